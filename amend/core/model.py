@@ -1,0 +1,198 @@
+"""The words of amend as values: entries, versions, sources, fingerprints, verdicts and causes.
+
+Everything here is frozen. Paths are root-relative bytes (`RelPath`), so that any file name can be
+cited; text turns into them with the filesystem's surrogate escapes (`path_bytes`, `path_text`).
+Nothing here reads a clock or a disk.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NewType
+
+RelPath = NewType("RelPath", bytes)
+"""Relative to a worktree's root: no leading slash, no empty, `.` or `..` component. b"" is the root."""
+
+# DESIGN section 4. Enough for the branches a person moves between in a week; each costs under 200 bytes.
+VERSIONS_MAX: Final = 8
+
+GIT_MODE_FILE: Final = 0o100644
+GIT_MODE_EXECUTABLE: Final = 0o100755
+
+
+def path_text(path: bytes) -> str:
+    """The path as text; bytes that are no UTF-8 become lone surrogates, as in `os.fsdecode`."""
+    return path.decode("utf-8", "surrogateescape")
+
+
+def path_bytes(text: str) -> bytes:
+    """The inverse of `path_text`. Raises `UnicodeEncodeError` for surrogates that stand for no byte."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+class Kind(StrEnum):
+    TOPIC = "topic"
+    PATTERN = "pattern"
+    CONTRACT = "contract"
+
+
+class SourceKind(StrEnum):
+    FILE = "file"
+    ABSENT = "absent"  # rests on the path not existing: "!path"
+    LISTING = "listing"  # rests on the names in a directory: "path/"
+    GLOB = "glob"  # rests on the names a pattern matches: "src/*.ts"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something an entry rests on. `repository` names a sibling, None this worktree."""
+
+    kind: SourceKind
+    path: RelPath
+    repository: str | None = None
+
+    @property
+    def spec(self) -> str:
+        """As it is written in a `files` list."""
+        text = path_text(self.path)
+        if self.kind is SourceKind.LISTING:
+            text += "/"
+        if self.repository is not None:
+            text = f"{self.repository}:{text}"
+        return f"!{text}" if self.kind is SourceKind.ABSENT else text
+
+
+class CauseKind(StrEnum):
+    EDITED = "edited"
+    COMMITTED = "committed"
+    DELETED = "deleted"
+    MOVED = "moved"
+    APPEARED = "appeared"
+    EVIDENCE = "evidence"
+    EXPIRED = "expired"
+    INVALID = "invalid"
+    UNREADABLE = "unreadable"
+    TOO_LARGE = "too_large"
+    NO_BASELINE = "no_baseline"
+    SHALLOW = "shallow"
+
+
+UNKNOWN_CAUSES: Final = frozenset(
+    {CauseKind.UNREADABLE, CauseKind.TOO_LARGE, CauseKind.NO_BASELINE, CauseKind.SHALLOW}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePrint:
+    """A file's raw bytes: git's blob hash (SHA-1, 20 bytes), git's mode, size in bytes."""
+
+    blob: bytes
+    mode: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListingPrint:
+    """Sorted names, joined by NUL: a directory's children (directories end in `/`) or a glob's matches."""
+
+    names: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentPrint:
+    """Nothing is at the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoPrint:
+    """It could not be fingerprinted; `reason` is one of `UNKNOWN_CAUSES`."""
+
+    reason: CauseKind
+    detail: str = ""
+
+
+Fingerprint = FilePrint | ListingPrint | AbsentPrint | NoPrint
+"""What a source looked like, or looks like now."""
+
+ABSENT: Final = AbsentPrint()
+
+
+class Verdict(StrEnum):
+    FRESH = "fresh"
+    STALE = "stale"
+    UNKNOWN = "unknown"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    oid: str
+    authored_at: datetime
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a source no longer supports an entry, or (`moved`) how it still does.
+
+    `source` is the spec as written, "" when the cause is the entry's own (expired, invalid).
+    """
+
+    kind: CauseKind
+    source: str = ""
+    detail: str = ""
+    pointer: str = ""  # invalid: JSON pointer into the document
+    commit: Commit | None = None  # committed, deleted by a commit, moved by a commit
+    moved_to: str = ""
+    gained: tuple[str, ...] = ()  # appeared: names
+    lost: tuple[str, ...] = ()
+    verified: bool = False  # expired: all sources still match
+    settled: bool = True  # False while git has not been asked yet whether HEAD has the new bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A rule of the entry's document that it breaks. `pointer` is a JSON pointer (RFC 6901)."""
+
+    pointer: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One payload of an entry with the fingerprints of its sources when it was written.
+
+    `fingerprints` is parallel to `sources`. `moves` follows sources that git renamed: old to new path.
+    The payload itself lives in the store under `id`.
+    """
+
+    id: int
+    sources: tuple[Source, ...]
+    fingerprints: tuple[Fingerprint, ...]
+    ts: datetime | None
+    problems: tuple[Problem, ...] = ()
+    moves: tuple[tuple[RelPath, RelPath], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntryName:
+    """An entry's name within its worktree."""
+
+    kind: Kind
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: EntryName
+    versions: tuple[Version, ...]  # newest first, 1 to VERSIONS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on an entry, the version that answers, and why."""
+
+    verdict: Verdict
+    version: Version | None
+    causes: tuple[Cause, ...] = ()
+    drift: tuple[str, ...] = field(default=())  # specs that changed while all cited evidence stands

@@ -1,0 +1,266 @@
+"""The shapes that travel over `api.sock`, and what a backend must be able to answer.
+
+Requests are pydantic models: they come from outside and every error must name the field and the
+rule. Answers are typed dictionaries: amend made them, they are serialised as they are, and the
+hot path builds no models. Times are RFC 3339 in UTC with a `Z`. Paths are text with surrogate
+escapes (`core.model.path_text`); on the wire a byte that is no UTF-8 travels as `\\udcXX`.
+
+The daemon implements `Backend`; without one the command line uses an implementation that reads
+and verifies the files itself. Both therefore give the same answers.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final, Literal, NotRequired, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+PROTOCOL_MIN: Final = 1
+PROTOCOL_MAX: Final = 1
+
+KindName = Literal["topic", "pattern", "contract"]
+VerdictName = Literal["fresh", "stale", "unknown", "missing"]
+
+# A key is a line of text that a person types: long ones are mistakes, control characters attacks.
+Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+AbsolutePath = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^/[^\x00]*$")]
+
+
+class Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LookupRequest(Request):
+    cwd: AbsolutePath
+    key: Key | None = None
+    question: Annotated[str, Field(min_length=1, max_length=4000)] | None = None
+    endpoint: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    kind: KindName | None = None
+    repository: str | None = None
+
+
+class PutRequest(Request):
+    """`ts` defaults to now. `files` are specs as in `.agent-cache.json`; `read_fingerprints` maps a
+    spec to the git blob hash (40 hex) it had when it was read."""
+
+    summary: Annotated[str, Field(min_length=1, max_length=4000)]
+    files: Annotated[list[Annotated[str, Field(min_length=1, max_length=4096)]], Field(max_length=1000)]
+    ts: str | None = None
+    read_fingerprints: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]] | None = None
+
+
+class VerifyRequest(Request):
+    cwd: AbsolutePath
+    keys: list[Key] | None = None
+
+
+class RepoRequest(Request):
+    root: AbsolutePath
+
+
+class CommitJson(TypedDict):
+    oid: str
+    author_time: str
+    subject: str
+
+
+class CauseJson(TypedDict):
+    cause: str
+    source: NotRequired[str]
+    detail: NotRequired[str]
+    pointer: NotRequired[str]
+    commit: NotRequired[CommitJson]
+    moved_to: NotRequired[str]
+    gained: NotRequired[list[str]]
+    lost: NotRequired[list[str]]
+    verified: NotRequired[bool]
+    settled: NotRequired[Literal[False]]  # present while git has not been asked yet
+
+
+class EntryJson(TypedDict):
+    kind: KindName
+    key: str
+    ts: str | None
+    summary: str
+    files: list[str]
+    recorded_at: str
+    recorded_in: str  # the worktree root where this version was recorded
+    in_file: bool  # present in the cache file now
+
+
+class JudgedEntryJson(EntryJson):
+    """One row of `GET /v1/entries`, and the whole of `GET /v1/entries/{kind}/{key}`."""
+
+    verdict: VerdictName
+    causes: list[CauseJson]
+    drift: list[str]
+    versions: int
+
+
+class LookupAnswer(TypedDict):
+    verdict: VerdictName
+    entry: NotRequired[EntryJson]
+    causes: list[CauseJson]
+    drift: list[str]
+    checked_at: str
+    clock: str
+    score: NotRequired[float]
+    candidates: list[str]
+
+
+class VerdictRow(TypedDict):
+    kind: KindName
+    key: str
+    verdict: VerdictName
+    causes: list[CauseJson]
+    drift: list[str]
+
+
+class VerifyAnswer(TypedDict):
+    entries: list[VerdictRow]
+    hashed: int  # files read and hashed for this answer
+    checked_at: str
+    clock: str
+
+
+class EntriesAnswer(TypedDict):
+    entries: list[JudgedEntryJson]
+    problems: list[str]  # of the cache file as a whole, when it cannot be parsed
+    checked_at: str
+    clock: str
+
+
+class ChangeJson(TypedDict):
+    """One verdict change. `previous` is "missing" for a new entry, `verdict` "missing" for one removed."""
+
+    clock: str
+    at: str
+    repo: str
+    root: str
+    kind: KindName
+    key: str
+    previous: VerdictName
+    verdict: VerdictName
+    causes: list[CauseJson]
+    refined: bool  # the verdict stays, its causes are known better (committed instead of edited)
+
+
+class ChangesAnswer(TypedDict):
+    changes: list[ChangeJson]
+    clock: str
+    fresh_instance: bool
+
+
+class SyncAnswer(TypedDict):
+    clock: str
+
+
+class PutAnswer(TypedDict):
+    entry: JudgedEntryJson
+    etag: str
+    stored_in: Literal["file", "store"]  # where it will be; the file's write follows within seconds
+    reason: NotRequired[str]  # why only in the store
+    clock: str
+
+
+class UnwatchedJson(TypedDict):
+    path: str
+    errno: int
+    reason: str
+
+
+class WatchJson(TypedDict):
+    backend: str
+    armed: int
+    unwatched: list[UnwatchedJson]
+    overflows: int
+    rescans: int
+    last_event_at: str | None
+
+
+class EntryCounts(TypedDict):
+    fresh: int
+    stale: int
+    unknown: int
+
+
+class RepoJson(TypedDict):
+    id: str
+    root: str
+    common_dir: str | None
+    branch: str | None
+    head: str | None
+    operation: str | None  # "merge", "rebase", … while git is in the middle of one
+    entries: EntryCounts
+    watch: WatchJson
+    cache_file: str  # absolute path of its .agent-cache.json
+    writes: str  # "mark", "evict", "observe", or why nothing is written
+    problems: list[str]  # sentences a person can act on
+
+
+class StatusAnswer(TypedDict):
+    ready: bool
+    clock: str
+    repos: list[RepoJson]
+    rss_bytes: int
+    uptime_s: float
+    version: str
+    config: str | None  # the config file in force
+    config_error: str | None  # why the newest config file was not taken
+
+
+class ProtocolRange(TypedDict):
+    min: int
+    max: int
+
+
+class HelloAnswer(TypedDict):
+    name: Literal["amend"]
+    version: str
+    protocol: ProtocolRange
+    instance: str
+    pid: int
+    started_at: str
+
+
+class HealthAnswer(TypedDict):
+    ok: bool
+    problems: list[str]
+
+
+class Backend(Protocol):
+    """What amend can be asked. Raises `amend.errors` kinds; everything else is a bug.
+
+    `cwd` picks the nearest registered root above it; none there raises `NotFound` with a hint.
+    """
+
+    def hello(self) -> HelloAnswer: ...
+    def status(self) -> StatusAnswer: ...
+    def alive(self) -> HealthAnswer: ...
+    def ready(self) -> HealthAnswer: ...
+    def metrics(self) -> str: ...
+    def repos(self) -> list[RepoJson]: ...
+    async def add_repo(self, request: RepoRequest) -> RepoJson: ...
+    async def remove_repo(self, repo_id: str) -> None: ...
+    async def lookup(self, request: LookupRequest) -> LookupAnswer: ...
+    async def entries(
+        self, cwd: str, kind: KindName | None, verdict: VerdictName | None
+    ) -> EntriesAnswer: ...
+    async def get_entry(self, cwd: str, kind: KindName, key: str) -> tuple[JudgedEntryJson, str]:
+        """The entry and its ETag (a strong one: changes with the answering version)."""
+        ...
+
+    async def put_entry(
+        self, cwd: str, kind: KindName, key: str, request: PutRequest, if_match: str | None
+    ) -> PutAnswer:
+        """Raises `Conflict` when `if_match` is not the present ETag ("*": any existing entry)."""
+        ...
+
+    async def delete_entry(self, cwd: str, kind: KindName, key: str, if_match: str | None) -> None: ...
+    async def verify(self, request: VerifyRequest) -> VerifyAnswer: ...
+    def changes(self, cwd: str | None, since: str) -> ChangesAnswer: ...
+    def events(self, cwd: str | None, last_event_id: str | None) -> AsyncIterator[ChangeJson]:
+        """Verdict changes from now, or from `last_event_id` when that clock is known."""
+        ...
+
+    async def sync(self) -> SyncAnswer: ...
