@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Final, NewType
 
 RelPath = NewType("RelPath", bytes)
-"""Relative to a worktree's root: no leading slash, no empty, `.` or `..` component. b"" is the root."""
+"""Relative to a worktree's root: no empty, `.` or `..` component; b"": the root."""
 
-# DESIGN section 4. Enough for the branches a person moves between in a week; each costs under 200 bytes.
+# DESIGN section 4. Enough for the branches a person moves between in a week; one costs 200 bytes.
 VERSIONS_MAX: Final = 8
 
 GIT_MODE_FILE: Final = 0o100644
@@ -26,7 +26,7 @@ def path_text(path: bytes) -> str:
 
 
 def path_bytes(text: str) -> bytes:
-    """The inverse of `path_text`. Raises `UnicodeEncodeError` for surrogates that stand for no byte."""
+    """The inverse of `path_text`; `UnicodeEncodeError` where a surrogate stands for no byte."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -93,7 +93,7 @@ class FilePrint:
 
 @dataclass(frozen=True, slots=True)
 class ListingPrint:
-    """Sorted names, joined by NUL: a directory's children (directories end in `/`) or a glob's matches."""
+    """Sorted names joined by NUL: a directory's children (its own end in `/`), a glob's matches."""
 
     names: bytes
 
@@ -162,7 +162,7 @@ class Problem:
 class Version:
     """One payload of an entry with the fingerprints of its sources when it was written.
 
-    `fingerprints` is parallel to `sources`. `moves` follows sources that git renamed: old to new path.
+    `fingerprints` is parallel to `sources`. `moves` follows renamed sources: old path to new.
     The payload itself lives in the store under `id`.
     """
 

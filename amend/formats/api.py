@@ -25,6 +25,8 @@ VerdictName = Literal["fresh", "stale", "unknown", "missing"]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 AbsolutePath = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^/[^\x00]*$")]
 
+Spec = Annotated[str, Field(min_length=1, max_length=4096)]
+
 
 class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,7 +46,7 @@ class PutRequest(Request):
     spec to the git blob hash (40 hex) it had when it was read."""
 
     summary: Annotated[str, Field(min_length=1, max_length=4000)]
-    files: Annotated[list[Annotated[str, Field(min_length=1, max_length=4096)]], Field(max_length=1000)]
+    files: Annotated[list[Spec], Field(max_length=1000)]
     ts: str | None = None
     read_fingerprints: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]] | None = None
 
@@ -131,7 +133,7 @@ class EntriesAnswer(TypedDict):
 
 
 class ChangeJson(TypedDict):
-    """One verdict change. `previous` is "missing" for a new entry, `verdict` "missing" for one removed."""
+    """One verdict change: from "missing" for a new entry, to "missing" for one removed."""
 
     clock: str
     at: str
@@ -256,7 +258,9 @@ class Backend(Protocol):
         """Raises `Conflict` when `if_match` is not the present ETag ("*": any existing entry)."""
         ...
 
-    async def delete_entry(self, cwd: str, kind: KindName, key: str, if_match: str | None) -> None: ...
+    async def delete_entry(
+        self, cwd: str, kind: KindName, key: str, if_match: str | None
+    ) -> None: ...
     async def verify(self, request: VerifyRequest) -> VerifyAnswer: ...
     def changes(self, cwd: str | None, since: str) -> ChangesAnswer: ...
     def events(self, cwd: str | None, last_event_id: str | None) -> AsyncIterator[ChangeJson]:

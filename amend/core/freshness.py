@@ -1,0 +1,189 @@
+"""Judge an entry: its versions against what its sources look like now.
+
+The rule (DESIGN section 4): a version is supported when every source matches its fingerprint. The
+newest supported version answers; when none is, the newest one does, stale or unknown, with causes.
+
+Guarantees: no entry is fresh with a source that was not looked at, that could not be looked at, or
+that has no fingerprint; `look` is asked about a version's sources only when no newer version is
+supported. Knows nothing of git: `explain` adds what git said about a change, later.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from amend.core.model import (
+    UNKNOWN_CAUSES,
+    AbsentPrint,
+    Cause,
+    CauseKind,
+    Commit,
+    Entry,
+    FilePrint,
+    Fingerprint,
+    Judgement,
+    Kind,
+    ListingPrint,
+    NoPrint,
+    RelPath,
+    Source,
+    SourceKind,
+    Verdict,
+    Version,
+    path_text,
+)
+
+Look = Callable[[Source], Fingerprint]
+
+# A cause lists names so that a person recognises the change; a directory that was emptied
+# needs no thousand of them. 20 fits a screen.
+NAMES_IN_CAUSE_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What git says of a path's present state: whether HEAD has it, and which commit brought it."""
+
+    committed: bool
+    commit: Commit | None = None
+
+
+def judge(entry: Entry, look: Look, now: datetime, max_age: timedelta | None) -> Judgement:
+    """The verdict on `entry` now. `max_age` None: it never expires."""
+    newest = entry.versions[0]
+    if newest.problems:
+        causes = tuple(
+            Cause(CauseKind.INVALID, detail=p.rule, pointer=p.pointer) for p in newest.problems
+        )
+        return Judgement(Verdict.STALE, newest, causes)
+    first: tuple[Cause, ...] = ()
+    for version in entry.versions:
+        causes = causes_against(entry.name.kind, version, look)
+        if all(cause.kind is CauseKind.MOVED for cause in causes) and not version.problems:
+            if _expired(version, now, max_age):
+                expired = Cause(CauseKind.EXPIRED, detail=_age(version, max_age), verified=True)
+                return Judgement(Verdict.STALE, version, (expired, *causes))
+            return Judgement(Verdict.FRESH, version, causes)
+        if version is newest:
+            first = causes
+    if _expired(newest, now, max_age):
+        first = (*first, Cause(CauseKind.EXPIRED, detail=_age(newest, max_age)))
+    return Judgement(verdict_of(first), newest, first)
+
+
+def verdict_of(causes: tuple[Cause, ...]) -> Verdict:
+    """What the causes of an unsupported version amount to: one known difference makes it stale."""
+    kinds = {cause.kind for cause in causes} - {CauseKind.MOVED}
+    if not kinds:
+        return Verdict.FRESH
+    return Verdict.UNKNOWN if kinds <= UNKNOWN_CAUSES else Verdict.STALE
+
+
+def causes_against(kind: Kind, version: Version, look: Look) -> tuple[Cause, ...]:
+    """Every reason why `version` is not supported now, in the order of its sources.
+
+    Causes of kind `moved` do not count against it. Expiry is not looked at.
+    """
+    if not version.sources and kind is not Kind.PATTERN:
+        return (Cause(CauseKind.NO_BASELINE, detail="names no files, so nothing can be checked"),)
+    causes = []
+    for source, then in zip(version.sources, version.fingerprints, strict=True):
+        cause = _difference(source, then, look(source))
+        if cause is not None and cause.kind is CauseKind.DELETED:
+            cause = _followed(source, then, version, look) or cause
+        if cause is not None:
+            causes.append(cause)
+    return tuple(causes)
+
+
+def _difference(source: Source, then: Fingerprint, now: Fingerprint) -> Cause | None:
+    if then is now and isinstance(now, FilePrint) and source.kind is SourceKind.FILE:
+        return None  # the common case: prints are shared, so one look costs one comparison
+    spec = source.spec
+    if isinstance(now, NoPrint):
+        return Cause(now.reason, spec, now.detail)
+    if source.kind is SourceKind.ABSENT:
+        return None if isinstance(now, AbsentPrint) else Cause(CauseKind.APPEARED, spec)
+    if isinstance(then, NoPrint):
+        return Cause(then.reason, spec, then.detail)
+    if isinstance(now, AbsentPrint):
+        never = isinstance(then, AbsentPrint)
+        detail = "did not exist when it was recorded" if never else ""
+        return Cause(CauseKind.DELETED, spec, detail, settled=never)
+    if then == now:
+        return None
+    if isinstance(then, FilePrint) and isinstance(now, FilePrint):
+        return Cause(CauseKind.EDITED, spec, settled=False)
+    if isinstance(then, ListingPrint) and isinstance(now, ListingPrint):
+        before, after = set(then.names.split(b"\0")), set(now.names.split(b"\0"))
+        return Cause(
+            CauseKind.APPEARED, spec, gained=_names(after - before), lost=_names(before - after)
+        )
+    return Cause(CauseKind.APPEARED, spec)
+
+
+def _names(names: set[bytes]) -> tuple[str, ...]:
+    return tuple(path_text(name) for name in sorted(names - {b""})[:NAMES_IN_CAUSE_MAX])
+
+
+def _followed(source: Source, then: Fingerprint, version: Version, look: Look) -> Cause | None:
+    """The cause `moved` when the source's bytes stand where git says they went."""
+    for old, new in version.moves:
+        if old == source.path and source.kind is SourceKind.FILE:
+            there = look(Source(SourceKind.FILE, new, source.repository))
+            if isinstance(then, FilePrint) and there == then:
+                return Cause(CauseKind.MOVED, source.spec, moved_to=path_text(new))
+    return None
+
+
+def _expired(version: Version, now: datetime, max_age: timedelta | None) -> bool:
+    return max_age is not None and version.ts is not None and now - version.ts > max_age
+
+
+def _age(version: Version, max_age: timedelta | None) -> str:
+    assert version.ts is not None
+    assert max_age is not None
+    return f"written {version.ts:%Y-%m-%d}, older than {max_age / timedelta(days=1):g} days"
+
+
+def explain(
+    judgement: Judgement, known: Mapping[Source, tuple[Fingerprint, Explained]], look: Look
+) -> Judgement:
+    """The same judgement with `edited` and `deleted` settled where git has been asked.
+
+    `known` maps a source to what it looked like when git was asked and what git said; an answer
+    about another look than the present one does not count.
+    """
+    if all(cause.settled for cause in judgement.causes):
+        return judgement
+    by_spec = {source.spec: source for source in (judgement.version or _NOTHING).sources}
+    causes = []
+    for cause in judgement.causes:
+        source = by_spec.get(cause.source)
+        told = known.get(source) if source is not None and not cause.settled else None
+        if source is None or told is None or told[0] != look(source):
+            causes.append(cause)
+            continue
+        committed, commit = told[1].committed, told[1].commit
+        kind = cause.kind
+        if committed and kind is CauseKind.EDITED:
+            kind = CauseKind.COMMITTED
+        causes.append(replace(cause, kind=kind, commit=commit, settled=True))
+    return replace(judgement, causes=tuple(causes))
+
+
+_NOTHING: Final = Version(0, (), (), None)
+
+
+def paths_of(version: Version) -> tuple[Source, ...]:
+    """Every source that can change the verdict on `version`: its own and where they moved."""
+    moved = tuple(Source(SourceKind.FILE, new) for _, new in version.moves)
+    return version.sources + moved
+
+
+def with_move(
+    moves: tuple[tuple[RelPath, RelPath], ...], old: RelPath, new: RelPath
+) -> tuple[tuple[RelPath, RelPath], ...]:
+    """`moves` with `old` leading to `new`, replacing what it led to before."""
+    return (*(pair for pair in moves if pair[0] != old), (old, new))

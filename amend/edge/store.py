@@ -1,0 +1,444 @@
+"""What amend remembers across restarts: one SQLite file, WAL, migrated forward by `user_version`.
+
+Holds the registered repositories, every entry's versions (payload, fingerprints, where recorded),
+what each entry's place is, and the bounded history of verdict changes. Payloads are read when they
+are asked for; memory gets only what verdicts need. Losing the file loses history, never an entry.
+
+Guarantees: a committed write survives a crash (`synchronous=FULL`); a file that is no sound
+database is moved aside, never deleted, and reported; one that a newer amend wrote is refused.
+Not thread-safe: it belongs to the loop that opened it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from amend.core.model import (
+    ABSENT,
+    VERSIONS_MAX,
+    AbsentPrint,
+    CauseKind,
+    EntryName,
+    FilePrint,
+    Fingerprint,
+    Kind,
+    ListingPrint,
+    NoPrint,
+    Problem,
+    RelPath,
+    Source,
+    SourceKind,
+    Version,
+    path_bytes,
+    path_text,
+)
+from amend.errors import Refused, Unavailable
+
+SCHEMA_VERSION: Final = 1
+
+# A change is about 300 bytes; 20,000 are a busy month and 6 MB.
+CHANGES_MAX: Final = 20_000
+
+# An entry whose key left the file is kept this long, so that a file which comes back by a branch
+# switch finds its fingerprints: longer than anybody leaves a branch alone, short enough to bound.
+FORGET_AFTER_DAYS: Final = 90
+
+_SCHEMA: Final = """
+CREATE TABLE repos (
+    id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE, common_dir BLOB, added_at TEXT NOT NULL
+);
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY,
+    repo TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
+    in_file INTEGER NOT NULL,   -- the cache file holds it, as last seen
+    put_back INTEGER NOT NULL,  -- amend shall write its newest payload into the file
+    removed_at TEXT,            -- somebody took it out; its versions wait for it to come back
+    verdict TEXT, since TEXT,
+    UNIQUE (repo, kind, key)
+);
+CREATE TABLE versions (
+    id INTEGER PRIMARY KEY,
+    entry INTEGER NOT NULL REFERENCES entries(id) ON DELETE CASCADE,
+    rank INTEGER NOT NULL,      -- higher is newer
+    payload BLOB NOT NULL, digest BLOB NOT NULL, ts TEXT, sources BLOB NOT NULL,
+    recorded_at TEXT NOT NULL, recorded_in BLOB NOT NULL
+);
+CREATE INDEX versions_by_entry ON versions(entry, rank);
+CREATE TABLE changes (
+    n INTEGER PRIMARY KEY AUTOINCREMENT, clock TEXT NOT NULL, at TEXT NOT NULL,
+    repo TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
+    previous TEXT NOT NULL, verdict TEXT NOT NULL, causes TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RepoRow:
+    id: str
+    root: bytes
+    common_dir: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """An entry as it was when the store last heard of it. `versions` newest first."""
+
+    id: int
+    name: EntryName
+    in_file: bool
+    put_back: bool
+    removed: bool
+    verdict: str | None
+    since: datetime | None
+    versions: tuple[Version, ...]
+    digests: tuple[bytes, ...]  # of the versions' payloads
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A version's payload and origin, read when asked for."""
+
+    payload: bytes
+    recorded_at: str
+    recorded_in: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    clock: str
+    at: str
+    repo: str
+    name: EntryName
+    previous: str
+    verdict: str
+    causes: str  # JSON
+
+
+class Store:
+    def __init__(self, path: str) -> None:
+        """`path` may be ":memory:". `Refused`: a newer schema. `Unavailable`: the disk says no."""
+        self.path = path
+        self.problems: list[str] = []
+        self._sources: dict[str, Source] = {}
+        self._prints: dict[object, Fingerprint] = {}
+        self._db = self._open_sound()
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    def _open_sound(self) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise Unavailable(
+                    f"{self.path}: the store cannot be opened: {error}",
+                    hint="check that the state directory is yours, writable and not full",
+                ) from error
+            aside = f"{self.path}.corrupt-{time.time_ns()}"
+            for suffix in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(self.path + suffix, aside + suffix)
+            self.problems.append(f"the store was no sound database ({error}); kept as {aside}")
+            return self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("PRAGMA foreign_keys=ON")
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version > SCHEMA_VERSION:
+                raise Refused(
+                    f"{self.path}: written by a newer amend (schema {version}, "
+                    f"this one knows {SCHEMA_VERSION})",
+                    hint="upgrade amend, or set AMEND_STATE_DIR to another directory",
+                )
+            if version == 0:
+                db.executescript(
+                    f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
+                )
+            # A damaged page shows here rather than in the middle of an answer.
+            (sound,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if sound != "ok":
+                raise sqlite3.DatabaseError(sound)
+            if self.path != ":memory:":
+                os.chmod(self.path, 0o600)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    @classmethod
+    def scratch_copy(cls, path: str) -> "Store":
+        """A private copy in memory of the store at `path`, or an empty one; `path` is only read."""
+        copy = cls(":memory:")
+        if os.path.exists(path):
+            try:
+                with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+                    db.backup(copy._db)
+            except sqlite3.DatabaseError as error:
+                copy.problems.append(f"{path}: the store cannot be read: {error}")
+        return copy
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All writes inside are committed together, durably, or not at all. Not nested."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    # -- repositories ----------------------------------------------------------------------------
+
+    def repos(self) -> list[RepoRow]:
+        rows = self._db.execute("SELECT id, root, common_dir FROM repos ORDER BY added_at, id")
+        return [RepoRow(*row) for row in rows]
+
+    def add_repo(self, repo: RepoRow, at: datetime) -> None:
+        self._db.execute(
+            "INSERT INTO repos VALUES (?,?,?,?) ON CONFLICT(id) DO UPDATE SET root=excluded.root,"
+            " common_dir=excluded.common_dir",
+            (repo.id, repo.root, repo.common_dir, _stamp(at)),
+        )
+
+    def remove_repo(self, repo_id: str) -> None:
+        """Its entries stay, so that adding it again finds their fingerprints."""
+        self._db.execute("DELETE FROM repos WHERE id=?", (repo_id,))
+
+    # -- entries and versions --------------------------------------------------------------------
+
+    def entries(self, repo: str) -> Iterator[EntryRow]:
+        """Every entry of the repository, also removed ones, with up to `VERSIONS_MAX` versions."""
+        versions: dict[int, list[Version]] = {}
+        digests: dict[int, list[bytes]] = {}
+        rows = self._db.execute(
+            "SELECT v.entry, v.id, v.digest, v.ts, v.sources FROM versions v JOIN entries e ON e.id=v.entry"
+            " WHERE e.repo=? ORDER BY v.entry, v.rank DESC",
+            (repo,),
+        )
+        for entry, version_id, digest, ts, packed in rows:
+            digests.setdefault(entry, []).append(digest)
+            versions.setdefault(entry, []).append(self._unpack(version_id, ts, packed))
+        rows = self._db.execute(
+            "SELECT id, kind, key, in_file, put_back, removed_at, verdict, since FROM entries"
+            " WHERE repo=?",
+            (repo,),
+        )
+        for row in rows:
+            yield EntryRow(
+                id=row[0],
+                name=EntryName(Kind(row[1]), row[2]),
+                in_file=bool(row[3]),
+                put_back=bool(row[4]),
+                removed=row[5] is not None,
+                verdict=row[6],
+                since=datetime.fromisoformat(row[7]) if row[7] else None,
+                versions=tuple(versions.get(row[0], ())),
+                digests=tuple(digests.get(row[0], ())),
+            )
+
+    def save_entry(
+        self,
+        repo: str,
+        name: EntryName,
+        *,
+        in_file: bool,
+        put_back: bool,
+        removed_at: datetime | None = None,
+    ) -> int:
+        """The entry's row id, written or made."""
+        removed = _stamp(removed_at) if removed_at else None
+        (row_id,) = self._db.execute(
+            "INSERT INTO entries (repo, kind, key, in_file, put_back, removed_at)"
+            " VALUES (?,?,?,?,?,?) ON CONFLICT(repo, kind, key) DO UPDATE SET"
+            " in_file=excluded.in_file, put_back=excluded.put_back, removed_at=excluded.removed_at"
+            " RETURNING id",
+            (repo, name.kind.value, name.key, in_file, put_back, removed),
+        ).fetchone()
+        return int(row_id)
+
+    def save_verdicts(self, rows: Iterable[tuple[int, str, datetime | None]]) -> None:
+        """(entry row id, verdict, since when) each."""
+        self._db.executemany(
+            "UPDATE entries SET verdict=?, since=? WHERE id=?",
+            [(verdict, _stamp(since) if since else None, row) for row, verdict, since in rows],
+        )
+
+    def add_version(
+        self,
+        entry: int,
+        version: Version,
+        payload: bytes,
+        *,
+        recorded_at: datetime,
+        recorded_in: bytes,
+    ) -> int:
+        """The id of `version`, now the entry's newest. Versions past the limit go."""
+        cursor = self._db.execute(
+            "INSERT INTO versions"
+            " (entry, rank, payload, digest, ts, sources, recorded_at, recorded_in) VALUES"
+            " (?, 1 + COALESCE((SELECT MAX(rank) FROM versions WHERE entry=?), 0), ?,?,?,?,?,?)",
+            (
+                entry,
+                entry,
+                payload,
+                payload_digest(payload),
+                _stamp(version.ts) if version.ts else None,
+                _pack(version),
+                _stamp(recorded_at),
+                recorded_in,
+            ),
+        )
+        self._db.execute(
+            "DELETE FROM versions WHERE entry=? AND id NOT IN"
+            " (SELECT id FROM versions WHERE entry=? ORDER BY rank DESC LIMIT ?)",
+            (entry, entry, VERSIONS_MAX),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def promote_version(self, entry: int, version_id: int) -> None:
+        """Make an old version the entry's newest again: its payload came back."""
+        self._db.execute(
+            "UPDATE versions SET rank=1 + (SELECT MAX(rank) FROM versions WHERE entry=?)"
+            " WHERE id=?",
+            (entry, version_id),
+        )
+
+    def update_version(self, version: Version) -> None:
+        """Write fingerprints and moves that became known after the version was recorded."""
+        self._db.execute("UPDATE versions SET sources=? WHERE id=?", (_pack(version), version.id))
+
+    def recorded(self, version_id: int) -> Recorded:
+        row = self._db.execute(
+            "SELECT payload, recorded_at, recorded_in FROM versions WHERE id=?", (version_id,)
+        ).fetchone()
+        return Recorded(*row)
+
+    def payloads(self, version_ids: Sequence[int]) -> dict[int, Recorded]:
+        return {version_id: self.recorded(version_id) for version_id in version_ids}
+
+    def forget_old(self, now: datetime) -> None:
+        """Drop what was removed long ago and the oldest verdict changes."""
+        self._db.execute(
+            "DELETE FROM entries WHERE julianday(?) - julianday(removed_at) > ?",
+            (_stamp(now), FORGET_AFTER_DAYS),
+        )
+        self._db.execute(
+            "DELETE FROM changes WHERE n <= (SELECT MAX(n) FROM changes) - ?", (CHANGES_MAX,)
+        )
+
+    # -- verdict changes -------------------------------------------------------------------------
+
+    def add_changes(self, rows: Iterable[ChangeRow]) -> None:
+        self._db.executemany(
+            "INSERT INTO changes (clock, at, repo, kind, key, previous, verdict, causes)"
+            " VALUES (?,?,?,?,?,?,?,?)",
+            [
+                (
+                    r.clock,
+                    r.at,
+                    r.repo,
+                    r.name.kind.value,
+                    r.name.key,
+                    r.previous,
+                    r.verdict,
+                    r.causes,
+                )
+                for r in rows
+            ],
+        )
+
+    # -- packing ---------------------------------------------------------------------------------
+
+    def _unpack(self, version_id: int, ts: str | None, packed: bytes) -> Version:
+        """Sources and fingerprints are shared between versions: 100,000 entries cite few files."""
+        document = json.loads(packed)
+        sources, fingerprints = [], []
+        for kind, path, repository, *look in document["sources"]:
+            name = f"{kind}:{repository or ''}:{path}"
+            source = self._sources.get(name)
+            if source is None:
+                source = Source(SourceKind(kind), RelPath(path_bytes(path)), repository)
+                self._sources[name] = source
+            sources.append(source)
+            fingerprints.append(self._print(look))
+        return Version(
+            id=version_id,
+            sources=tuple(sources),
+            fingerprints=tuple(fingerprints),
+            ts=datetime.fromisoformat(ts) if ts else None,
+            problems=tuple(Problem(*problem) for problem in document.get("problems", ())),
+            moves=tuple(
+                (RelPath(path_bytes(old)), RelPath(path_bytes(new)))
+                for old, new in document.get("moves", ())
+            ),
+        )
+
+    def _print(self, packed: Sequence[Any]) -> Fingerprint:
+        key = tuple(packed)
+        known = self._prints.get(key)
+        if known is None:
+            known = self._prints[key] = _unpack_print(packed)
+        return known
+
+
+def payload_digest(payload: bytes) -> bytes:
+    """16 bytes that stand for a payload in memory."""
+    return hashlib.blake2b(payload, digest_size=16).digest()
+
+
+def _pack(version: Version) -> bytes:
+    document: dict[str, Any] = {
+        "sources": [
+            [source.kind.value, path_text(source.path), source.repository, *_pack_print(look)]
+            for source, look in zip(version.sources, version.fingerprints, strict=True)
+        ]
+    }
+    if version.problems:
+        document["problems"] = [[p.pointer, p.rule] for p in version.problems]
+    if version.moves:
+        document["moves"] = [[path_text(old), path_text(new)] for old, new in version.moves]
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _pack_print(look: Fingerprint) -> list[str | int]:
+    match look:
+        case FilePrint(blob, mode, size):
+            return ["file", blob.hex(), mode, size]
+        case ListingPrint(names):
+            return ["names", path_text(names)]
+        case AbsentPrint():
+            return ["absent"]
+        case NoPrint(reason, detail):
+            return ["none", reason.value, detail]
+
+
+def _unpack_print(packed: Sequence[Any]) -> Fingerprint:
+    match packed[0]:
+        case "file":
+            return FilePrint(bytes.fromhex(packed[1]), packed[2], packed[3])
+        case "names":
+            return ListingPrint(path_bytes(packed[1]))
+        case "absent":
+            return ABSENT
+        case _:
+            return NoPrint(CauseKind(packed[1]), packed[2])
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()
