@@ -188,6 +188,16 @@ class Entry:
     versions: tuple[Version, ...]  # newest first, 1 to VERSIONS_MAX
 
 
+class Place(StrEnum):
+    """Where an entry lives besides the store."""
+
+    FILE = "file"  # in the cache file
+    AWAY = "away"  # evicted: amend took it out and puts it back when it is fresh again
+    COMING = "coming"  # written through the API; on its way into the cache file
+    LEAVING = "leaving"  # deleted through the API; on its way out of the cache file
+    STORE = "store"  # the cache file may not be written: the API alone knows it
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on an entry, the version that answers, and why."""

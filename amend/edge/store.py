@@ -31,6 +31,7 @@ from amend.core.model import (
     Kind,
     ListingPrint,
     NoPrint,
+    Place,
     Problem,
     RelPath,
     Source,
@@ -57,8 +58,8 @@ CREATE TABLE repos (
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
     repo TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
-    in_file INTEGER NOT NULL,   -- the cache file holds it, as last seen
-    put_back INTEGER NOT NULL,  -- amend shall write its newest payload into the file
+    place TEXT NOT NULL,        -- core.policy's Place
+    file_digest BLOB NOT NULL,  -- of the payload the cache file held when last seen, or empty
     removed_at TEXT,            -- somebody took it out; its versions wait for it to come back
     verdict TEXT, since TEXT,
     UNIQUE (repo, kind, key)
@@ -92,9 +93,8 @@ class EntryRow:
 
     id: int
     name: EntryName
-    in_file: bool
-    put_back: bool
-    removed: bool
+    place: Place
+    file_digest: bytes
     verdict: str | None
     since: datetime | None
     versions: tuple[Version, ...]
@@ -127,7 +127,8 @@ class Store:
         self.path = path
         self.problems: list[str] = []
         self._sources: dict[str, Source] = {}
-        self._prints: dict[object, Fingerprint] = {}
+        self._prints: dict[Fingerprint, Fingerprint] = {}
+        self._packed: dict[tuple[Any, ...], Fingerprint] = {}
         self._db = self._open_sound()
 
     # -- opening ---------------------------------------------------------------------------------
@@ -222,31 +223,38 @@ class Store:
     # -- entries and versions --------------------------------------------------------------------
 
     def entries(self, repo: str) -> Iterator[EntryRow]:
-        """Every entry of the repository, also removed ones, with up to `VERSIONS_MAX` versions."""
+        """The repository's entries with up to `VERSIONS_MAX` versions; not the removed ones."""
+        yield from self._entries("e.repo=? AND e.removed_at IS NULL", (repo,))
+
+    def removed_entry(self, repo: str, name: EntryName) -> EntryRow | None:
+        """The entry of that name which left the cache file, if it is still remembered."""
+        where = "e.repo=? AND e.kind=? AND e.key=? AND e.removed_at IS NOT NULL"
+        return next(self._entries(where, (repo, name.kind.value, name.key)), None)
+
+    def _entries(self, where: str, values: tuple[str, ...]) -> Iterator[EntryRow]:
         versions: dict[int, list[Version]] = {}
         digests: dict[int, list[bytes]] = {}
         rows = self._db.execute(
-            "SELECT v.entry, v.id, v.digest, v.ts, v.sources FROM versions v JOIN entries e ON e.id=v.entry"
-            " WHERE e.repo=? ORDER BY v.entry, v.rank DESC",
-            (repo,),
+            "SELECT v.entry, v.id, v.digest, v.ts, v.sources FROM versions v"
+            f" JOIN entries e ON e.id=v.entry WHERE {where} ORDER BY v.entry, v.rank DESC",
+            values,
         )
         for entry, version_id, digest, ts, packed in rows:
             digests.setdefault(entry, []).append(digest)
             versions.setdefault(entry, []).append(self._unpack(version_id, ts, packed))
         rows = self._db.execute(
-            "SELECT id, kind, key, in_file, put_back, removed_at, verdict, since FROM entries"
-            " WHERE repo=?",
-            (repo,),
+            "SELECT id, kind, key, place, file_digest, verdict, since FROM entries e"
+            f" WHERE {where}",
+            values,
         )
         for row in rows:
             yield EntryRow(
                 id=row[0],
                 name=EntryName(Kind(row[1]), row[2]),
-                in_file=bool(row[3]),
-                put_back=bool(row[4]),
-                removed=row[5] is not None,
-                verdict=row[6],
-                since=datetime.fromisoformat(row[7]) if row[7] else None,
+                place=Place(row[3]),
+                file_digest=row[4],
+                verdict=row[5],
+                since=datetime.fromisoformat(row[6]) if row[6] else None,
                 versions=tuple(versions.get(row[0], ())),
                 digests=tuple(digests.get(row[0], ())),
             )
@@ -256,18 +264,17 @@ class Store:
         repo: str,
         name: EntryName,
         *,
-        in_file: bool,
-        put_back: bool,
+        place: Place,
+        file_digest: bytes,
         removed_at: datetime | None = None,
     ) -> int:
         """The entry's row id, written or made."""
         removed = _stamp(removed_at) if removed_at else None
         (row_id,) = self._db.execute(
-            "INSERT INTO entries (repo, kind, key, in_file, put_back, removed_at)"
-            " VALUES (?,?,?,?,?,?) ON CONFLICT(repo, kind, key) DO UPDATE SET"
-            " in_file=excluded.in_file, put_back=excluded.put_back, removed_at=excluded.removed_at"
-            " RETURNING id",
-            (repo, name.kind.value, name.key, in_file, put_back, removed),
+            "INSERT INTO entries (repo, kind, key, place, file_digest, removed_at)"
+            " VALUES (?,?,?,?,?,?) ON CONFLICT(repo, kind, key) DO UPDATE SET place=excluded.place,"
+            " file_digest=excluded.file_digest, removed_at=excluded.removed_at RETURNING id",
+            (repo, name.kind.value, name.key, place.value, file_digest, removed),
         ).fetchone()
         return int(row_id)
 
@@ -329,9 +336,6 @@ class Store:
         ).fetchone()
         return Recorded(*row)
 
-    def payloads(self, version_ids: Sequence[int]) -> dict[int, Recorded]:
-        return {version_id: self.recorded(version_id) for version_id in version_ids}
-
     def forget_old(self, now: datetime) -> None:
         """Drop what was removed long ago and the oldest verdict changes."""
         self._db.execute(
@@ -391,10 +395,14 @@ class Store:
 
     def _print(self, packed: Sequence[Any]) -> Fingerprint:
         key = tuple(packed)
-        known = self._prints.get(key)
+        known = self._packed.get(key)
         if known is None:
-            known = self._prints[key] = _unpack_print(packed)
+            known = self._packed[key] = self.shared(_unpack_print(packed))
         return known
+
+    def shared(self, look: Fingerprint) -> Fingerprint:
+        """The one object that stands for every fingerprint equal to `look`."""
+        return self._prints.setdefault(look, look)
 
 
 def payload_digest(payload: bytes) -> bytes:

@@ -1,0 +1,123 @@
+"""What the cache file should hold, given what it holds and the verdict on it.
+
+Transitions only: an entry whose file already says what it should costs no edit. Says what to
+change; the writer says when and how.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from amend.core.model import Cause, CauseKind, EntryName, Kind, Place, Verdict
+
+
+class OnStale(StrEnum):
+    MARK = "mark"
+    EVICT = "evict"
+    OBSERVE = "observe"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The `stale` field of an entry in the file."""
+
+    since: datetime
+    cause: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An entry as the file holds it, and the verdict on that version of it."""
+
+    name: EntryName
+    place: Place
+    in_file: bool
+    mark: Mark | None
+    has_stale_field: bool  # also one that is no mark of ours
+    verdict: Verdict
+    causes: tuple[Cause, ...]
+    since: datetime | None
+    ts: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetMark:
+    name: EntryName
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class ClearMark:
+    name: EntryName
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    name: EntryName
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Write the answering version's payload."""
+
+    name: EntryName
+
+
+Edit = SetMark | ClearMark | Remove | PutBack
+
+
+def mark_for(causes: tuple[Cause, ...], since: datetime) -> Mark:
+    against = [cause for cause in causes if cause.kind is not CauseKind.MOVED]
+    files = dict.fromkeys(cause.source for cause in against if cause.source)
+    return Mark(since, against[0].kind.value, tuple(files))
+
+
+def wanted_edits(on_stale: OnStale, held: Iterable[Held], now: datetime) -> list[Edit]:
+    """The edits that bring the file in step; none under `observe`."""
+    if on_stale is OnStale.OBSERVE:
+        return []
+    edits = []
+    for item in held:
+        edit = _wanted(on_stale, item, now)
+        if edit is not None:
+            edits.append(edit)
+    return edits
+
+
+def _wanted(on_stale: OnStale, item: Held, now: datetime) -> Edit | None:
+    if item.place is Place.LEAVING:
+        return Remove(item.name) if item.in_file else None
+    if item.place is Place.COMING:
+        return PutBack(item.name)
+    if item.place is Place.AWAY:
+        # Also when the policy has become `mark`: what was evicted comes back, marked.
+        back = item.verdict is Verdict.FRESH or on_stale is OnStale.MARK
+        return PutBack(item.name) if back and not item.in_file else None
+    if not item.in_file or any(cause.kind is CauseKind.INVALID for cause in item.causes):
+        return None  # an entry that breaks its schema belongs to whoever wrote it
+    if item.verdict is Verdict.FRESH:
+        return ClearMark(item.name) if item.has_stale_field else None
+    if item.verdict is not Verdict.STALE:
+        return None  # unknown is neither: the mark stays as it is
+    if on_stale is OnStale.EVICT:
+        return Remove(item.name)
+    mark = mark_for(item.causes, item.since or now)
+    present = item.mark
+    if present is not None and (present.cause, present.files) == (mark.cause, mark.files):
+        return None
+    return SetMark(item.name, mark)
+
+
+def prunable(held: Iterable[Held], now: datetime, prune_after: timedelta) -> list[Remove]:
+    """Topics too old to keep (the seed's rule), for when the file is written anyway."""
+    return [
+        Remove(item.name)
+        for item in held
+        if item.name.kind is Kind.TOPIC
+        and item.place is Place.FILE
+        and item.in_file
+        and item.ts is not None
+        and now - item.ts > prune_after
+    ]
