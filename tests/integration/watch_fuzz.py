@@ -3,6 +3,7 @@
 `python -m tests.integration.watch_fuzz KIND SEEDS STEPS` runs more of it and prints the figures.
 """
 
+import contextlib
 import os
 import random
 import shutil
@@ -16,9 +17,7 @@ from amend.edge.watch.inotify import Inotify
 
 NAMES = "abc"
 WANTED = (
-    [f"{x}/{y}/{z}" for x in NAMES for y in NAMES for z in "fg"]
-    + [f"{x}/f" for x in NAMES]
-    + ["f"]
+    [f"{x}/{y}/{z}" for x in NAMES for y in NAMES for z in "fg"] + [f"{x}/f" for x in NAMES] + ["f"]
 )
 
 Signature = tuple[object, ...] | None
@@ -48,10 +47,8 @@ def signature(path: str, *, follow: bool) -> Signature:
 
 
 def attempt(action: Callable[[], object]) -> None:
-    try:
+    with contextlib.suppress(OSError, shutil.Error):
         action()
-    except (OSError, shutil.Error):
-        pass
 
 
 def write(path: str, rng: random.Random) -> None:
@@ -133,7 +130,7 @@ def in_turns(
 
 
 def at_once(seed: int, rounds: int, *, soft: bool = False, say: bool = False) -> Tally:
-    """A child changes while the parent drains; at each barrier all reports must cover all changes."""
+    """A child changes while the parent drains; at each barrier the reports cover the changes."""
     rng, tally = random.Random(seed), Tally()
     with tempfile.TemporaryDirectory() as base:
         root = base + "/repo"
