@@ -6,6 +6,7 @@
     ├── RequestInvalid     a question asks for something that cannot be
     ├── NotFound           no such worktree, entry or path
     ├── Conflict           somebody else changed it first, or two things claim one name
+    │   └── StaleMatch     an If-Match names another version than the present one
     ├── Refused            amend will not do this, for safety
     └── Unavailable        the daemon, git or the store cannot answer now
 
@@ -40,6 +41,10 @@ class NotFound(AmendError):
 
 
 class Conflict(AmendError):
+    pass
+
+
+class StaleMatch(Conflict):
     pass
 
 
