@@ -186,6 +186,23 @@ def entries_of(dir_fd: int, names_max: int = NAMES_MAX) -> list[tuple[bytes, boo
     return entries
 
 
+def list_names(root: bytes, path: bytes) -> list[bytes]:
+    """The sorted names in the directory that `path` leads to; a directory's own end in `/`.
+
+    Empty where it cannot be listed: this is for searches, which then find nothing there.
+    """
+    try:
+        fd = open_beneath(root, path, LIST_FLAGS)
+    except (OSError, Refused):
+        return []
+    try:
+        return sorted(name + b"/" if is_dir else name for name, is_dir in entries_of(fd))
+    except TooLarge:
+        return []
+    finally:
+        os.close(fd)
+
+
 @contextmanager
 def place(root: bytes, path: bytes, passed: list[bytes]) -> Iterator[tuple[int, bytes]]:
     """The directory and the name in it that `path` leads to, symlinks followed by hand.

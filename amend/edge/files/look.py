@@ -103,6 +103,14 @@ def stat_key(root: bytes, path: bytes) -> bytes:
         return b"!%d" % errno.EINVAL
 
 
+def changed_at_ns(stat: bytes) -> int:
+    """When what a `stat_key` is of last changed, by the later of its two times; 0 for no file."""
+    if len(stat) != _KEY.size:
+        return 0
+    times_ns: tuple[int, int] = _KEY.unpack(stat)[3:5]
+    return max(times_ns)
+
+
 def look_at_file(
     root: bytes,
     path: bytes,
