@@ -1,0 +1,227 @@
+"""One worktree's `.agent-cache.json`: read when it changes, written when a verdict settles.
+
+Reading is cheap to ask for: a stat says whether anything changed. Writing is `SharedFile`'s, with
+`core.policy` to say what the file should hold. A file that cannot be parsed changes nothing in
+memory and is never written.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from amend.core.model import Place
+from amend.core.policy import Held, OnStale, PutBack, Remove, prunable, wanted_edits
+from amend.daemon.memory import Known, Memory
+from amend.edge.files.beneath import read_file
+from amend.edge.files.look import RACY_NS, changed_at_ns, stat_key
+from amend.edge.files.shared import SharedFile
+from amend.edge.store import Store
+from amend.errors import AmendError, DocumentInvalid
+from amend.formats.agent_cache import FILE_NAME, TEMPLATE, Edit, Put, apply, merge, parse
+from amend.formats.json_text import DOCUMENT_BYTES_MAX
+
+# While git rewrites the worktree nothing is written; a lock that a crash left is waited for no
+# longer than this (one stood for 28 minutes, research/watching.md section 5).
+GIT_WAIT_S: Final = 5.0
+GIT_POLL_S: Final = 0.1
+
+_EMPTY: Final = b"{}"
+
+
+class CacheFile:
+    def __init__(
+        self,
+        memory: Memory,
+        store: Store,
+        *,
+        on_stale: OnStale,
+        write_tracked: bool,
+        retain_dir: bytes | None,
+        quiet_s: float,
+        is_busy: Callable[[], bool],
+    ) -> None:
+        """`is_busy`: whether git is rewriting the worktree."""
+        self.problem: str | None = None  # why the file as a whole cannot be understood
+        self.tracked: bool | None = None  # by git; None: not known yet, so nothing is written
+        self._memory = memory
+        self._store = store
+        self._on_stale = on_stale
+        self._write_tracked = write_tracked
+        self._is_busy = is_busy
+        self._busy_since_s: float | None = None
+        self._stat: bytes | None = None
+        self._racy = False
+        self._data: bytes | None = None
+        self._first = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.shared = SharedFile(
+            memory.root,
+            FILE_NAME,
+            retain_dir=retain_dir,
+            plan=self._plan,
+            merge=merge,
+            journal=self._journal,
+            quiet_s=quiet_s,
+        )
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Learn what the file holds if it has changed since it was last read."""
+        now = stat_key(self._memory.root, FILE_NAME)
+        if now == self._stat and not self._racy:
+            return
+        try:
+            data: bytes | None = read_file(
+                self._memory.root, FILE_NAME, bytes_max=DOCUMENT_BYTES_MAX
+            )
+        except FileNotFoundError:
+            data = None
+        except (AmendError, OSError) as error:
+            self._stat, self._racy = now, False
+            self.problem = f"{FILE_NAME.decode()}: {getattr(error, 'message', error)}"
+            return
+        self._stat = now
+        self._racy = time.time_ns() - changed_at_ns(now) < RACY_NS
+        self._learn(data)
+
+    def _learn(self, data: bytes | None) -> None:
+        """Take in the file's bytes. Keeps what was known when they cannot be parsed."""
+        if data == self._data and not self._first:
+            return
+        try:
+            document = parse(data if data is not None else _EMPTY)
+        except DocumentInvalid as error:
+            if not data:  # truncated, about to be written
+                return
+            self.problem = f"{FILE_NAME.decode()}: {error.message}"
+            return
+        self.problem = None
+        if document.problems:
+            first = document.problems[0]
+            self.problem = f"{FILE_NAME.decode()}: {first.pointer} {first.rule}"
+        written_ns = changed_at_ns(stat_key(self._memory.root, FILE_NAME))
+        self._memory.ingest(
+            document, written_ns=written_ns, by_time=self._first or self.tracked is True
+        )
+        self._data, self._first = data, False
+        self.request()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Write from now on."""
+        self._loop = loop
+        self.shared.recover_leftovers()
+        self._schedule(0.0)
+
+    def may_write(self) -> str | None:
+        """Why the file is not written, None when it is."""
+        if self._on_stale is OnStale.OBSERVE:
+            return "policy.on_stale is observe"
+        if self.tracked and not self._write_tracked:
+            return "git tracks the file, and policy.write_tracked is false"
+        return self.shared.blocked
+
+    def request(self) -> None:
+        """A verdict changed: the file may need a write once it is quiet."""
+        if self._loop is not None and self.may_write() in (None, self.shared.blocked):
+            self.shared.request(self._loop.time())
+            self._schedule(0.0)
+
+    def noticed(self) -> None:
+        """The watch saw the file's name touched."""
+        if self._loop is not None:
+            self.shared.noticed(self._loop.time())
+            self._schedule(0.0)
+
+    def apply_policy(self, on_stale: OnStale, *, write_tracked: bool) -> None:
+        self._on_stale, self._write_tracked = on_stale, write_tracked
+        self.request()
+
+    def set_tracked(self, tracked: bool) -> None:
+        self.tracked = tracked
+        self.request()
+
+    def _schedule(self, delay_s: float) -> None:
+        assert self._loop is not None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, self._step)
+
+    def _step(self) -> None:
+        assert self._loop is not None
+        self._timer = None
+        now_s = self._loop.time()
+        if self.tracked is None:
+            return  # `set_tracked` asks again
+        if self._is_busy():
+            self._busy_since_s = self._busy_since_s or now_s
+            if now_s - self._busy_since_s < GIT_WAIT_S:
+                self._schedule(GIT_POLL_S)
+                return
+        else:
+            self._busy_since_s = None
+        due_s = self.shared.step(now_s)
+        if due_s is not None:
+            self._schedule(max(0.0, due_s - now_s))
+
+    def _journal(self, data: bytes) -> None:
+        """What is about to be replaced; `_plan` has recorded every payload in it durably."""
+
+    def _plan(self, present: bytes | None) -> bytes | None:
+        if self.may_write() not in (None, self.shared.blocked):
+            return None
+        self._learn(present)
+        document = parse(present if present is not None else TEMPLATE)
+        now = datetime.now(UTC)
+        held = [self._held(known) for known in self._memory.all_known().values()]
+        edits = wanted_edits(self._on_stale, held, now)
+        if present is None:
+            edits = [edit for edit in edits if isinstance(edit, PutBack)]
+        if not edits:
+            return None
+        edits += prunable(held, now, timedelta(days=document.prune_after_days))
+        return apply(document, [self._to_format(edit) for edit in edits])
+
+    def _held(self, known: Known) -> Held:
+        verdict, causes = self._memory.verdict_in_file(known)
+        version = known.version_in_file()
+        return Held(
+            known.entry.name,
+            known.place,
+            bool(known.file_digest),
+            known.mark,
+            known.has_stale_field,
+            verdict,
+            causes,
+            known.since,
+            version.ts if version is not None else None,
+        )
+
+    def _to_format(self, edit: object) -> Edit:
+        if isinstance(edit, PutBack):
+            known = self._memory.all_known()[edit.name]
+            version = known.entry.versions[0]
+            if known.place is Place.AWAY and known.judgement.version is not None:
+                version = known.judgement.version
+            return Put(edit.name, self._store.recorded(version.id).payload)
+        if isinstance(edit, Remove):
+            known = self._memory.all_known()[edit.name]
+            if known.place is Place.FILE and known.judgement.version is not None:
+                # Noted before the write: what leaves by amend's hand is not taken for deleted.
+                self._memory.replace_in_file(known, Place.AWAY)
+        return edit  # type: ignore[return-value]
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.shared.close()
+
+    @property
+    def path(self) -> str:
+        return os.fsdecode(self._memory.root + b"/" + FILE_NAME)

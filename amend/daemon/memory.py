@@ -1,0 +1,535 @@
+"""The memory of one worktree: its entries, what they rest on, and the verdict on each.
+
+The only holder of entries in memory. It learns from the cache file (`ingest`), from the API
+(`put`, `delete`), from the watch (`touched`) and from git (`explained`, `based`, `moved`), judges
+what each of these may have changed, and publishes the verdicts that did change.
+
+Guarantees: `answer` judges by looks taken after it was called; a version is recorded durably before
+its entry is served or its file is written; a state change never awaits in its middle.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from amend.core.dependents import Dependents
+from amend.core.freshness import Explained, causes_against, explain, judge, paths_of, verdict_of
+from amend.core.model import (
+    VERSIONS_MAX,
+    Cause,
+    CauseKind,
+    Entry,
+    EntryName,
+    Fingerprint,
+    Judgement,
+    Kind,
+    NoPrint,
+    Place,
+    RelPath,
+    Source,
+    SourceKind,
+    Verdict,
+    Version,
+)
+from amend.core.policy import Mark
+from amend.daemon.changes import Changes
+from amend.daemon.ground import Ground, NeedsWorker
+from amend.edge.files.look import changed_at_ns
+from amend.edge.store import EntryRow, Store, payload_digest
+from amend.edge.watch.interface import Watch
+from amend.formats.agent_cache import CacheDocument, CacheEntry
+
+# Each large file costs one worker round; an entry citing more than this many is looked at again
+# by the next question.
+WORKER_ROUNDS_MAX: Final = 64
+
+TO_BE_BASED: Final = NoPrint(CauseKind.NO_BASELINE, "older than amend's record; git is being asked")
+SAME_INSTANT: Final = NoPrint(
+    CauseKind.NO_BASELINE,
+    "changed in the instant the entry was written; cannot tell which is newer",
+)
+_NO_MISSING: Final = Judgement(Verdict.MISSING, None)
+
+
+@dataclass(slots=True)
+class Known:
+    """An entry in memory. `digests` is parallel to the entry's versions."""
+
+    row: int
+    entry: Entry
+    digests: tuple[bytes, ...]
+    place: Place
+    file_digest: bytes  # of the payload the cache file holds; empty: not there
+    mark: Mark | None = None  # as it stands in the file
+    has_stale_field: bool = False
+    judgement: Judgement = _NO_MISSING
+    since: datetime | None = None  # when it last stopped being fresh
+
+    def version_in_file(self) -> Version | None:
+        for digest, version in zip(self.digests, self.entry.versions, strict=True):
+            if digest == self.file_digest:
+                return version
+        return None
+
+
+class Memory:
+    def __init__(
+        self,
+        repo_id: str,
+        root: bytes,
+        *,
+        store: Store,
+        changes: Changes | None,
+        watch: Watch | None,
+        inline_bytes_max: int | None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.id = repo_id
+        self.root = root
+        self.ground = Ground(root, watch, store.shared, inline_bytes_max=inline_bytes_max)
+        self.max_age: timedelta | None = None
+        self.on_changed: Callable[[], None] = lambda: None  # the cache file may need a write
+        self.unsettled: set[EntryName] = set()  # verdicts that git shall explain
+        self.unbased: set[EntryName] = set()  # versions whose baselines git shall decide
+        self.marks = 0
+        self.restores = 0
+        self._store = store
+        self._changes = changes
+        self._now = now
+        self._known: dict[EntryName, Known] = {}
+        self._dependents = Dependents()
+        self._explained: dict[Source, tuple[Fingerprint, Explained]] = {}
+        self._unsaved: dict[EntryName, Known] = {}
+        self._load(store.entries(repo_id))
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    def _load(self, rows: Iterable[EntryRow]) -> None:
+        for row in rows:
+            if not row.versions:
+                continue
+            known = Known(
+                row.id,
+                Entry(row.name, row.versions),
+                row.digests,
+                row.place,
+                row.file_digest,
+                judgement=Judgement(Verdict(row.verdict or Verdict.MISSING), None),
+                since=row.since,
+            )
+            self._known[row.name] = known
+            self._hold(known, row.versions)
+            self._note_unbased(known)
+
+    def names(self) -> list[EntryName]:
+        """Every entry that can be asked for."""
+        return [n for n, known in self._known.items() if known.place is not Place.LEAVING]
+
+    def known(self, name: EntryName) -> Known | None:
+        known = self._known.get(name)
+        return None if known is None or known.place is Place.LEAVING else known
+
+    def all_known(self) -> Mapping[EntryName, Known]:
+        """Also what is on its way out of the cache file."""
+        return self._known
+
+    def find(self, key: str, kind: Kind | None) -> Known | None:
+        for each in (kind,) if kind is not None else Kind:
+            known = self.known(EntryName(each, key))
+            if known is not None:
+                return known
+        return None
+
+    # -- judging ---------------------------------------------------------------------------------
+
+    async def answer(self, known: Known) -> Judgement:
+        """The verdict, with every source looked at after this was called."""
+        name = known.entry.name
+        for _ in range(WORKER_ROUNDS_MAX):
+            current = self._known.get(name)
+            if current is None:
+                return _NO_MISSING
+            try:
+                judgement = self._judge(current, self.ground.look)
+            except NeedsWorker as needed:
+                await self.ground.hash_in_worker(needed.source)
+                continue
+            self._take(current, judgement)
+            self.settle()
+            return judgement
+        detail = "its large files keep changing while they are read"
+        return Judgement(
+            Verdict.UNKNOWN,
+            known.entry.versions[0],
+            (Cause(CauseKind.UNREADABLE, detail=detail),),
+        )
+
+    def answer_at_once(self, known: Known) -> Judgement:
+        """`answer` for a worktree that hashes every file inline (no daemon, no loop)."""
+        judgement = self._judge(known, self.ground.look)
+        self._take(known, judgement)
+        self.settle()
+        return judgement
+
+    def touched(self, sources: Iterable[Source]) -> list[Source]:
+        """Look at these again and judge what rests on those that changed; large ones come back."""
+        large = []
+        for source in sources:
+            try:
+                self.ground.look(source)
+            except NeedsWorker as needed:
+                large.append(needed.source)
+        self.settle()
+        return large
+
+    def settle(self) -> None:
+        """Judge every entry that rests on a source whose look has changed, until none is left."""
+        while changed := self.ground.take_changed():
+            names: set[EntryName] = set()
+            for source in changed:
+                names.update(self._dependents.of(source))
+            self.rejudge(names)
+
+    def rejudge(self, names: Iterable[EntryName]) -> None:
+        """Judge by the last looks: for marks, never for an answer."""
+        for name in names:
+            known = self._known.get(name)
+            if known is None:
+                continue
+            try:
+                self._take(known, self._judge(known, self.ground.last))
+            except NeedsWorker:
+                # Never looked at and large: unknown until somebody asks or the hourly round.
+                self._take(known, Judgement(Verdict.UNKNOWN, known.entry.versions[0]))
+
+    def _judge(self, known: Known, look: Callable[[Source], Fingerprint]) -> Judgement:
+        max_age = self.max_age if known.entry.name.kind is Kind.TOPIC else None
+        judgement = judge(known.entry, look, self._now(), max_age)
+        if judgement.verdict is Verdict.FRESH and not judgement.causes:
+            return judgement
+        return explain(judgement, self._explained, self.ground.last)
+
+    def _take(self, known: Known, judgement: Judgement) -> None:
+        """Make `judgement` the known one; publish it when it says something new."""
+        name, before = known.entry.name, known.judgement
+        unsettled = any(not cause.settled for cause in judgement.causes)
+        (self.unsettled.add if unsettled else self.unsettled.discard)(name)
+        if before.verdict is judgement.verdict and before.causes == judgement.causes:
+            known.judgement = judgement
+            return
+        known.judgement = judgement
+        if before.verdict is not judgement.verdict:
+            known.since = None if judgement.verdict is Verdict.FRESH else self._now()
+            self._unsaved[name] = known
+            if judgement.verdict is Verdict.STALE:
+                self.marks += 1
+            elif judgement.verdict is Verdict.FRESH and before.verdict is Verdict.STALE:
+                self.restores += 1
+        elif before.version is None:
+            return  # the first look after a start found what the store had
+        self._publish(name, before.verdict, judgement)
+        self.on_changed()
+
+    def _publish(self, name: EntryName, previous: Verdict, judgement: Judgement) -> None:
+        if self._changes is not None:
+            root = self.root.decode("utf-8", "surrogateescape")
+            self._changes.publish(self.id, root, name, previous, judgement)
+
+    def verdict_in_file(self, known: Known) -> tuple[Verdict, tuple[Cause, ...]]:
+        """The verdict on the version that the cache file holds, which need not be the answer's."""
+        version = known.version_in_file()
+        judgement = known.judgement
+        if version is None or version is judgement.version or version.problems:
+            return judgement.verdict, judgement.causes
+        look = self.ground.last
+        causes = causes_against(known.entry.name.kind, version, look)
+        explained = Judgement(verdict_of(causes), version, causes)
+        return explained.verdict, explain(explained, self._explained, look).causes
+
+    def unsaved_verdicts(self) -> list[tuple[int, str, datetime | None]]:
+        """What `Store.save_verdicts` shall write, handed over once."""
+        unsaved, self._unsaved = self._unsaved, {}
+        return [(k.row, k.judgement.verdict.value, k.since) for k in unsaved.values()]
+
+    # -- learning from the cache file ------------------------------------------------------------
+
+    def ingest(self, document: CacheDocument, *, written_ns: int, by_time: bool) -> None:
+        """Learn what the cache file holds.
+
+        `written_ns`: its ctime; a source changed since then is not what its entry saw.
+        `by_time`: its entries are older than amend's record, or came with a checkout; each
+        one's own `ts` decides, and git is asked.
+        """
+        self.max_age = timedelta(days=document.max_age_days)
+        fresh_news: list[EntryName] = []
+        gone = []
+        with self._store.transaction():
+            for name, item in document.entries.items():
+                if self._ingest_one(name, item, written_ns, by_time):
+                    fresh_news.append(name)
+            for name, known in self._known.items():
+                if name not in document.entries and known.file_digest:
+                    gone.append(known)
+            for known in gone:
+                self._left_the_file(known)
+        for known in gone:
+            if known.entry.name not in self._known:
+                self._publish(known.entry.name, known.judgement.verdict, _NO_MISSING)
+        self.rejudge(fresh_news)
+        self.settle()
+
+    def _ingest_one(
+        self, name: EntryName, item: CacheEntry, written_ns: int, by_time: bool
+    ) -> bool:
+        """Whether the entry has a new version. Inside a transaction."""
+        digest = payload_digest(item.payload)
+        known = self._known.get(name)
+        if known is not None:
+            known.mark, known.has_stale_field = item.stale, item.has_stale_field
+            if known.file_digest == digest:
+                if known.place is Place.AWAY:
+                    self._place(known, Place.FILE, digest)  # the eviction did not happen
+                elif known.place in (Place.COMING, Place.STORE) and digest == known.digests[0]:
+                    self._place(known, Place.FILE, digest)
+                return False
+        else:
+            known = self._remembered(name)
+        if known is not None and digest in known.digests:
+            self._promote(known, digest)
+            self._place(known, Place.FILE, digest)
+            known.mark, known.has_stale_field = item.stale, item.has_stale_field
+            return True
+        version = Version(
+            0,
+            item.sources,
+            self._baselines(known, item, written_ns, by_time),
+            item.ts,
+            item.problems,
+        )
+        known = self._record(
+            name, known, version, item.payload, place=Place.FILE, file_digest=digest
+        )
+        known.mark, known.has_stale_field = item.stale, item.has_stale_field
+        return True
+
+    def _baselines(
+        self, known: Known | None, item: CacheEntry, written_ns: int, by_time: bool
+    ) -> tuple[Fingerprint, ...]:
+        """What the new version's sources looked like when it was written, as far as is known."""
+        before: dict[Source, Fingerprint] = {}
+        if known is not None and known.entry.versions[0].ts == item.ts:
+            # The text was touched up, nobody explored anew: the old fingerprints still count.
+            newest = known.entry.versions[0]
+            before = dict(zip(newest.sources, newest.fingerprints, strict=True))
+        prints = []
+        for source in item.sources:
+            if source in before:
+                prints.append(before[source])
+            elif by_time:
+                prints.append(TO_BE_BASED)
+            else:
+                prints.append(self._print_at(source, written_ns))
+        return tuple(prints)
+
+    def _print_at(self, source: Source, written_ns: int) -> Fingerprint:
+        """What `source` looked like at `written_ns`: as now, unless it has changed since."""
+        self.ground.hold((source,))
+        try:
+            look = self.ground.look(source)
+        except NeedsWorker:
+            return TO_BE_BASED
+        seen = self.ground.last_look(source)
+        if (
+            source.kind is SourceKind.FILE
+            and seen is not None
+            and changed_at_ns(seen.stat) >= written_ns
+        ):
+            return SAME_INSTANT
+        return look
+
+    def _left_the_file(self, known: Known) -> None:
+        """The file no longer holds it: by our own hand (`AWAY`, `LEAVING`) or by somebody's."""
+        if known.place in (Place.FILE, Place.LEAVING):
+            self._remove(known)
+        else:
+            self._place(known, known.place, b"")
+
+    # -- learning from the API -------------------------------------------------------------------
+
+    def put(self, name: EntryName, version: Version, payload: bytes, place: Place) -> Known:
+        """Record a version written through the API, durably, and judge it."""
+        known = self._known.get(name)
+        with self._store.transaction():
+            if known is None:
+                known = self._remembered(name)
+            digest = known.file_digest if known is not None else b""
+            known = self._record(name, known, version, payload, place=place, file_digest=digest)
+        self.rejudge((name,))
+        self.settle()
+        self.on_changed()
+        return known
+
+    def delete(self, known: Known) -> None:
+        """Take it out of memory, and out of the cache file where it stands there."""
+        name = known.entry.name
+        with self._store.transaction():
+            if known.file_digest and known.place is not Place.STORE:
+                self._place(known, Place.LEAVING, known.file_digest)
+            else:
+                self._remove(known)
+        self._publish(name, known.judgement.verdict, _NO_MISSING)
+        self.on_changed()
+
+    def replace_in_file(self, known: Known, place: Place) -> None:
+        """Note where the writer is about to bring it, before it writes."""
+        self._place(known, place, known.file_digest)
+
+    # -- learning from git -----------------------------------------------------------------------
+
+    def explained(self, told: Mapping[Source, tuple[Fingerprint, Explained]]) -> None:
+        self._explained.update(told)
+        self.rejudge({name for source in told for name in self._dependents.of(source)})
+
+    def head_moved(self) -> None:
+        """What git said was about another HEAD; everything not fresh is explained again."""
+        self._explained.clear()
+        self.rejudge([n for n, k in self._known.items() if k.judgement.verdict is Verdict.STALE])
+
+    def based(self, name: EntryName, version_id: int, prints: Mapping[Source, Fingerprint]) -> None:
+        """Fill the fingerprints that waited for git."""
+
+        def fill(version: Version) -> Version:
+            fingerprints = tuple(
+                prints.get(source, look) if look is TO_BE_BASED or look == TO_BE_BASED else look
+                for source, look in zip(version.sources, version.fingerprints, strict=True)
+            )
+            return replace(version, fingerprints=fingerprints)
+
+        self._revise(name, version_id, fill)
+        known = self._known.get(name)
+        if known is None or not _waits(known):
+            self.unbased.discard(name)
+
+    def moved(self, name: EntryName, version_id: int, old: RelPath, new: RelPath) -> None:
+        """Follow a cited file that git says was renamed."""
+
+        def follow(version: Version) -> Version:
+            kept = tuple(pair for pair in version.moves if pair[0] != old)
+            return replace(version, moves=(*kept, (old, new)))
+
+        self._revise(name, version_id, follow)
+
+    def _revise(self, name: EntryName, version_id: int, edit: Callable[[Version], Version]) -> None:
+        known = self._known.get(name)
+        if known is None:
+            return
+        versions = tuple(edit(v) if v.id == version_id else v for v in known.entry.versions)
+        with self._store.transaction():
+            for version in versions:
+                if version.id == version_id:
+                    self._store.update_version(version)
+                    self._hold(known, (version,))
+        known.entry = replace(known.entry, versions=versions)
+        self.rejudge((name,))
+        self.settle()
+
+    # -- the pieces ------------------------------------------------------------------------------
+
+    def _record(
+        self,
+        name: EntryName,
+        known: Known | None,
+        version: Version,
+        payload: bytes,
+        *,
+        place: Place,
+        file_digest: bytes,
+    ) -> Known:
+        row = self._store.save_entry(self.id, name, place=place, file_digest=file_digest)
+        version_id = self._store.add_version(
+            row, version, payload, recorded_at=self._now(), recorded_in=self.root
+        )
+        version = replace(version, id=version_id)
+        digest = payload_digest(payload)
+        if known is None:
+            known = Known(row, Entry(name, (version,)), (digest,), place, file_digest)
+        else:
+            dropped = known.entry.versions[VERSIONS_MAX - 1 :]
+            known.entry = Entry(name, (version, *known.entry.versions[: VERSIONS_MAX - 1]))
+            known.digests = (digest, *known.digests[: VERSIONS_MAX - 1])
+            known.place, known.file_digest = place, file_digest
+            self._let_go(known, dropped)
+        self._known[name] = known
+        self._hold(known, (version,))
+        self._note_unbased(known)
+        return known
+
+    def _remembered(self, name: EntryName) -> Known | None:
+        """An entry that was taken out of the file some time ago, with its versions."""
+        row = self._store.removed_entry(self.id, name)
+        if row is None or not row.versions:
+            return None
+        known = Known(row.id, Entry(name, row.versions), row.digests, Place.FILE, b"")
+        self._known[name] = known
+        self._hold(known, row.versions)
+        self._note_unbased(known)
+        return known
+
+    def _promote(self, known: Known, digest: bytes) -> None:
+        at = known.digests.index(digest)
+        if at == 0:
+            return
+        versions = known.entry.versions
+        version = versions[at]
+        self._store.promote_version(known.row, version.id)
+        known.entry = replace(known.entry, versions=(version, *versions[:at], *versions[at + 1 :]))
+        known.digests = (digest, *known.digests[:at], *known.digests[at + 1 :])
+
+    def _place(self, known: Known, place: Place, file_digest: bytes) -> None:
+        if known.place is place and known.file_digest == file_digest:
+            return
+        known.place, known.file_digest = place, file_digest
+        self._store.save_entry(self.id, known.entry.name, place=place, file_digest=file_digest)
+
+    def _remove(self, known: Known) -> None:
+        name = known.entry.name
+        self._store.save_entry(
+            self.id, name, place=Place.FILE, file_digest=b"", removed_at=self._now()
+        )
+        del self._known[name]
+        self._unsaved.pop(name, None)
+        self.unsettled.discard(name)
+        self.unbased.discard(name)
+        self._let_go(known, known.entry.versions)
+
+    def _hold(self, known: Known, versions: Iterable[Version]) -> None:
+        for version in versions:
+            self.ground.hold(self._dependents.add(known.entry.name, paths_of(version)))
+
+    def _let_go(self, known: Known, versions: Iterable[Version]) -> None:
+        name = known.entry.name
+        kept: set[Source] = set()
+        if name in self._known:
+            kept = {s for version in known.entry.versions for s in paths_of(version)}
+        for version in versions:
+            lost = [source for source in paths_of(version) if source not in kept]
+            orphans = self._dependents.discard(name, lost)
+            self.ground.drop(orphans)
+            for source in orphans:
+                self._explained.pop(source, None)
+
+    def _note_unbased(self, known: Known) -> None:
+        if _waits(known):
+            self.unbased.add(known.entry.name)
+
+
+def _waits(known: Known) -> bool:
+    return any(look == TO_BE_BASED for v in known.entry.versions for look in v.fingerprints)
+
+
+async def finish_large(memory: Memory, large: Iterable[Source]) -> None:
+    """Hash in workers what `touched` could not hash on the loop, then judge what rests on it."""
+    await asyncio.gather(*(memory.ground.hash_in_worker(source) for source in large))
+    memory.settle()

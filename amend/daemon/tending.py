@@ -1,0 +1,319 @@
+"""All worktrees that amend tends, the watch over them, and what to do when it speaks.
+
+Owns no policy and answers nobody: it adds and drops worktrees, hands touched keys to the worktrees
+they belong to, saves verdicts, and knows when everything has settled.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from amend.core.metrics import Histogram
+from amend.core.model import Source
+from amend.core.policy import OnStale
+from amend.daemon.cache_file import CacheFile
+from amend.daemon.changes import Changes
+from amend.daemon.ground import Ground, Seen
+from amend.daemon.memory import Memory, finish_large
+from amend.daemon.worktree import Signal, SignalKey, Worktree, worktree_id
+from amend.edge.files.look import changed_at_ns
+from amend.edge.git.head import is_locked
+from amend.edge.git.places import RepositoryPlaces, discover, verify
+from amend.edge.store import RepoRow, Store
+from amend.edge.watch.interface import Key, Watch
+from amend.errors import NotFound, Refused
+
+# A checkout touches thousands of files in bursts; one round of judging for each 5 ms of it costs a
+# fraction of a core, and a lone edit is still judged at once.
+GATHER_S: Final = 0.005
+
+# git appends its reflog before it moves the ref; the last event follows the final state.
+HEAD_SETTLE_S: Final = 0.005
+
+# Verdicts and changes reach the disk this much later: history, which a crash may cost.
+SAVE_S: Final = 0.2
+
+# A question may wait for git's answers this long; then it is told what is known.
+SYNC_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    on_stale: OnStale = OnStale.MARK
+    write_tracked: bool = False
+    # DESIGN section 9: an agent's read-modify-write of the cache is over in a second.
+    quiet_s: float = 1.0
+    retain_dir: bytes | None = None
+
+
+class Tending:
+    def __init__(
+        self,
+        store: Store,
+        changes: Changes | None,
+        watch: Watch | None,
+        options: Options,
+        *,
+        inline_bytes_max: int | None,
+    ) -> None:
+        """`watch` None: nothing is watched or written, questions are answered all the same."""
+        self.store = store
+        self.changes = changes
+        self.watch = watch
+        self.worktrees: dict[str, Worktree] = {}
+        self.mark_seconds = Histogram()
+        self._options = options
+        self._inline_bytes_max = inline_bytes_max
+        self._by_root: dict[bytes, Worktree] = {}
+        self._by_ground: dict[Ground, Worktree] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._large: set[asyncio.Task[None]] = set()
+        self._gathered: set[Key] = set()
+        self._gather_timer: asyncio.TimerHandle | None = None
+        self._judged_at_s = 0.0
+        self._save_timer: asyncio.TimerHandle | None = None
+        self.on_failed: Callable[[Worktree, BaseException], None] = lambda worktree, error: None
+
+    # -- worktrees -------------------------------------------------------------------------------
+
+    def add(self, root: bytes) -> Worktree:
+        """Tend the repository at `root`: its worktree, or the directory itself where git has none.
+
+        Raises `NotFound`, or `Refused` for what is not yours.
+        """
+        if not os.path.isdir(root):
+            raise NotFound(
+                f"{os.fsdecode(root)} is no directory", hint="name the root of a repository"
+            )
+        places = discover(root)
+        real = places.root if places is not None else os.path.realpath(root)
+        if places is None and os.stat(real).st_uid != os.geteuid():
+            raise Refused(f"{os.fsdecode(real)} is not yours", hint="add your own directories")
+        if real == b"/":
+            raise Refused("the root directory is no repository", hint="name a repository")
+        known = self._by_root.get(real)
+        if known is not None:
+            return known
+        if places is not None:
+            verify(places)
+        row = RepoRow(worktree_id(places, real), real, places.common_dir if places else None)
+        with self.store.transaction():
+            self.store.add_repo(row, datetime.now(UTC))
+        if self.watch is not None:
+            self.watch.add_root(real)
+        memory = Memory(
+            row.id,
+            real,
+            store=self.store,
+            changes=self.changes,
+            watch=self.watch,
+            inline_bytes_max=self._inline_bytes_max,
+        )
+        worktree = self._build(real, places, memory)
+        self.worktrees[row.id] = self._by_root[real] = worktree
+        self._by_ground[memory.ground] = worktree
+        if self.watch is not None:
+            worktree.arm()
+        worktree.cache_file.refresh()
+        memory.rejudge(memory.names())
+        memory.settle()
+        if self._loop is not None:
+            self._tend(worktree)
+        return worktree
+
+    def _build(self, root: bytes, places: RepositoryPlaces | None, memory: Memory) -> Worktree:
+        options = self._options
+        cache_file = CacheFile(
+            memory,
+            self.store,
+            on_stale=options.on_stale,
+            write_tracked=options.write_tracked,
+            retain_dir=options.retain_dir,
+            quiet_s=options.quiet_s,
+            is_busy=lambda: places is not None and is_locked(places),
+        )
+        return Worktree(root, places, memory, cache_file, self.watch)
+
+    def remove(self, repo_id: str) -> None:
+        worktree = self.worktrees.pop(repo_id, None)
+        if worktree is None:
+            raise NotFound(f"no repository has the id {repo_id}", hint="`amend status` lists them")
+        with self.store.transaction():
+            self.store.save_verdicts(worktree.memory.unsaved_verdicts())
+            self.store.remove_repo(repo_id)
+        del self._by_root[worktree.root], self._by_ground[worktree.memory.ground]
+        task = self._tasks.pop(repo_id, None)
+        if task is not None:
+            task.cancel()
+        worktree.cache_file.close()
+        if self.watch is not None:
+            worktree.disarm()
+            self.watch.drop_root(worktree.root)
+
+    def find(self, cwd: bytes) -> Worktree:
+        """The worktree of the nearest registered root above. Raises `NotFound`."""
+        at = os.path.realpath(cwd)
+        while True:
+            worktree = self._by_root.get(at)
+            if worktree is not None:
+                return worktree
+            if at in (b"/", b""):
+                raise NotFound(
+                    f"{os.fsdecode(cwd)} is in no repository that amend tends",
+                    hint="`amend add PATH` registers one",
+                )
+            at = os.path.dirname(at)
+
+    def apply_options(self, options: Options) -> None:
+        self._options = options
+        for worktree in self.worktrees.values():
+            worktree.cache_file.apply_policy(options.on_stale, write_tracked=options.write_tracked)
+
+    # -- living ----------------------------------------------------------------------------------
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        for worktree in self.worktrees.values():
+            self._tend(worktree)
+        if self.watch is not None:
+            self.watch.start(loop, self._gather)
+
+    def _tend(self, worktree: Worktree) -> None:
+        assert self._loop is not None
+        worktree.cache_file.start(self._loop)
+        task = self._loop.create_task(worktree.tend())
+        task.add_done_callback(lambda done: self._ended(worktree, done))
+        self._tasks[worktree.id] = task
+
+    def _ended(self, worktree: Worktree, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.on_failed(worktree, error)
+
+    def _gather(self, keys: set[Key]) -> None:
+        """The watch's background delivery: at once when it was quiet, else a round each 5 ms."""
+        assert self._loop is not None
+        self._gathered |= keys
+        if self._gather_timer is not None:
+            return
+        wait_s = self._judged_at_s + GATHER_S - self._loop.time()
+        if wait_s <= 0:
+            self._judge_gathered()
+        else:
+            self._gather_timer = self._loop.call_later(wait_s, self._judge_gathered)
+
+    def _judge_gathered(self) -> None:
+        self._gather_timer = None
+        keys, self._gathered = self._gathered, set()
+        self.touched(keys)
+        if self._loop is not None:
+            self._judged_at_s = self._loop.time()
+
+    def drain(self) -> None:
+        """Take in everything that was written before the call, as far as the watch can tell."""
+        if self.watch is not None:
+            keys = self.watch.drain() | self._gathered
+            self._gathered.clear()
+            if keys:
+                self.touched(keys)
+
+    def touched(self, keys: set[Key]) -> None:
+        sources: dict[Worktree, list[Source]] = {}
+        for key in keys:
+            if isinstance(key, Seen):
+                worktree = self._by_ground.get(key.ground)
+                if worktree is not None:
+                    sources.setdefault(worktree, []).append(key.source)
+            elif isinstance(key, SignalKey):
+                if key.signal is Signal.CACHE_FILE:
+                    key.worktree.cache_file.refresh()
+                    key.worktree.cache_file.noticed()
+                else:
+                    self._head_touched(key.worktree)
+        for worktree, some in sources.items():
+            self._sources_touched(worktree, some)
+        self._save_soon()
+
+    def _sources_touched(self, worktree: Worktree, sources: list[Source]) -> None:
+        memory = worktree.memory
+        before = memory.marks
+        large = memory.touched(sources)
+        if memory.marks != before:
+            looks = [memory.ground.last_look(source) for source in sources]
+            changed_ns = max((changed_at_ns(look.stat) for look in looks if look), default=0)
+            if changed_ns:
+                self.mark_seconds.observe(max(0.0, (time.time_ns() - changed_ns) / 1e9))
+        if large and self._loop is not None:
+            task = self._loop.create_task(finish_large(memory, large))
+            self._large.add(task)
+            task.add_done_callback(self._large.discard)
+
+    def _head_touched(self, worktree: Worktree) -> None:
+        worktree.refresh_head()
+        if self._loop is not None:
+            self._loop.call_later(HEAD_SETTLE_S, worktree.refresh_head)
+
+    def _save_soon(self) -> None:
+        if self._loop is not None and self._save_timer is None:
+            self._save_timer = self._loop.call_later(SAVE_S, self.save)
+
+    def save(self) -> None:
+        self._save_timer = None
+        rows = [
+            row
+            for worktree in self.worktrees.values()
+            for row in worktree.memory.unsaved_verdicts()
+        ]
+        if rows or (self.changes is not None and self.changes.unsaved):
+            with self.store.transaction():
+                self.store.save_verdicts(rows)
+                if self.changes is not None:
+                    self.changes.save()
+
+    async def sync(self) -> None:
+        """Return when everything written before the call is reflected, git's answers included."""
+        until_s = time.monotonic() + SYNC_S
+        while True:
+            self.drain()
+            for worktree in self.worktrees.values():
+                worktree.cache_file.refresh()
+                worktree.refresh_head()
+            waiting = bool(self._large) or not all(w.settled for w in self.worktrees.values())
+            if not waiting or time.monotonic() > until_s:
+                self.save()
+                return
+            await asyncio.sleep(0.002)
+
+    async def verify_everything(self) -> None:
+        """The slow round: look at every source again, trusting no event and no stat."""
+        if self.watch is not None:
+            self.watch.retry_unwatched()
+        for worktree in list(self.worktrees.values()):
+            worktree.cache_file.refresh()
+            worktree.refresh_head()
+            worktree.memory.ground.forget_looks()
+            for name in worktree.memory.names():
+                known = worktree.memory.known(name)
+                if known is not None:
+                    await worktree.memory.answer(known)
+                    await asyncio.sleep(0)  # questions go first
+        self._save_soon()
+
+    async def stop(self) -> None:
+        if self._gather_timer is not None:
+            self._gather_timer.cancel()
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+        for task in (*self._tasks.values(), *self._large):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), *self._large, return_exceptions=True)
+        self.save()
+        for worktree in self.worktrees.values():
+            worktree.cache_file.close()
+        if self.watch is not None:
+            self.watch.close()
