@@ -103,14 +103,6 @@ def stat_key(root: bytes, path: bytes) -> bytes:
         return b"!%d" % errno.EINVAL
 
 
-def changed_at_ns(stat: bytes) -> int:
-    """When what a `stat_key` is of last changed, by the later of its two times; 0 for no file."""
-    if len(stat) != _KEY.size:
-        return 0
-    times_ns: tuple[int, int] = _KEY.unpack(stat)[3:5]
-    return max(times_ns)
-
-
 def look_at_file(
     root: bytes,
     path: bytes,
@@ -425,3 +417,13 @@ def _unlooked(
     racy = reason is CauseKind.UNREADABLE
     stat_now = stat_key(root, walk.prefix)
     return Look(NoPrint(reason, detail), stat_now, racy, tuple(walk.links)), (walk.prefix,)
+
+
+def modified_at_ns(key: bytes) -> int:
+    """The mtime in a `stat_key`, 0 where nothing could be looked at."""
+    return int(_KEY.unpack(key)[3]) if len(key) == _KEY.size else 0
+
+
+def changed_at_ns(key: bytes) -> int:
+    """The ctime in a `stat_key`, which no program can set; 0 where nothing could be looked at."""
+    return int(_KEY.unpack(key)[4]) if len(key) == _KEY.size else 0

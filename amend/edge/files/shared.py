@@ -36,7 +36,7 @@ from amend.errors import AmendError, DocumentInvalid
 WATCH_S: Final = 2.0
 
 # When to look at a displaced file after it was displaced: soon, because late writes come soon.
-LOOKS_S: Final = (0.05, 0.25, 0.5, 1.0, WATCH_S)
+LOOKS_S: Final = (0.01, 0.05, 0.25, 0.5, 1.0, WATCH_S)
 
 # A file that was written in place may be half done; parsing finds that out for JSON, not for lines.
 SETTLE_S: Final = 0.1
@@ -66,7 +66,7 @@ class _Displaced:
 
     held: Held
     since_s: float
-    next_s: float
+    next_s: float  # when to look again; never: its watch is over
     seen: bytes | None
     key: bytes = b""
     unsettled: bytes | None = None
@@ -277,8 +277,7 @@ class SharedFile:
                 key = self._door.create(staged)
             else:
                 held, key = self._door.exchange(staged)
-                next_s = now_s + LOOKS_S[0]
-                self._displaced.append(_Displaced(held, now_s, next_s, present.data))
+                self._displaced.append(_Displaced(held, now_s, now_s, present.data))
         except Changed:
             self._collided(now_s)
             return False
@@ -299,26 +298,30 @@ class SharedFile:
         self._notice(now_s, self._door.key())
 
     def _inspect(self, now_s: float) -> None:
-        """Look at displaced files for what others wrote into them."""
+        """Look at displaced files for what others wrote; let go of those whose watch is over."""
         for displaced in tuple(self._displaced):
-            over = now_s >= displaced.since_s + WATCH_S
-            key = displaced.held.key()
-            if key != displaced.key or displaced.unsettled is not None or over:
-                try:
-                    self._look_into(displaced, now_s)
-                except AmendError as error:
-                    displaced.problem = error.message
-                displaced.key = key
-            looks_s = (displaced.since_s + look_s for look_s in LOOKS_S)
-            next_s = next((look_s for look_s in looks_s if look_s > now_s), None)
-            if next_s is not None:
-                displaced.next_s = next_s
-                if displaced.unsettled is not None:
-                    displaced.next_s = min(displaced.next_s, now_s + self._poll_s)
-            elif all(recovery.source is not displaced for recovery in self._recoveries):
+            if displaced.next_s > now_s and displaced.next_s != _NEVER:
+                continue
+            if displaced.next_s != _NEVER:
+                self._look_at(displaced, now_s)
+            if displaced.next_s == _NEVER and all(
+                recovery.source is not displaced for recovery in self._recoveries
+            ):
                 self._release(displaced)
-            else:
-                displaced.next_s = _NEVER  # released once what it says is safe in the file
+
+    def _look_at(self, displaced: _Displaced, now_s: float) -> None:
+        key = displaced.held.key()
+        over = now_s >= displaced.since_s + WATCH_S  # then look even if no stat shows a change
+        if key != displaced.key or displaced.unsettled is not None or over:
+            try:
+                self._look_into(displaced, now_s)
+            except AmendError as error:
+                displaced.problem = error.message
+            displaced.key = key
+        looks_s = (displaced.since_s + look_s for look_s in LOOKS_S)
+        displaced.next_s = next((look_s for look_s in looks_s if look_s > now_s), _NEVER)
+        if displaced.unsettled is not None and displaced.next_s != _NEVER:
+            displaced.next_s = min(displaced.next_s, now_s + self._poll_s)
 
     def _look_into(self, displaced: _Displaced, now_s: float) -> None:
         content = displaced.held.read()
@@ -387,7 +390,7 @@ class SharedFile:
             due_s.append(self._retry_at_s)
         quiet_s = max(self._quiet_since_s + self._quiet_s, self._retry_at_s)
         if self._wanted:
-            due_s.append(max(quiet_s, now_s + LOOKS_S[0]) if self._is_full() else quiet_s)
+            due_s.append(max(quiet_s, now_s + POLL_S_MIN) if self._is_full() else quiet_s)
         for recovery in self._recoveries:
             if recovery.urgent:
                 due_s.append(self._retry_at_s)
