@@ -6,10 +6,8 @@ makes to the filesystem.
 """
 
 import errno
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,43 +15,7 @@ from hypothesis import strategies as st
 
 from amend.edge.files.exchange import Changed, Held, Present, Staged
 from amend.edge.files.shared import INVALID_S, WATCH_S, SharedFile
-from amend.errors import DocumentInvalid
-
-Document = dict[str, dict[str, Any]]
-
-
-def parse(data: bytes | None) -> Document:
-    try:
-        value = json.loads(data) if data is not None else {}
-    except ValueError as error:
-        raise DocumentInvalid(f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DocumentInvalid("not an object")
-    return value
-
-
-def dump(document: Document) -> bytes:
-    return json.dumps(document).encode()
-
-
-def mark(present: bytes | None) -> bytes | None:
-    """Every entry gets a mark; nothing where all have one."""
-    if present is None:
-        return None
-    document = parse(present)
-    marked = {key: entry | {"stale": True} for key, entry in document.items()}
-    return dump(marked) if marked != document else None
-
-
-def merge(base: bytes | None, theirs: bytes, onto: bytes) -> bytes:
-    before, after, result = parse(base), parse(theirs), parse(onto)
-    changed = [key for key in before | after if before.get(key) != after.get(key)]
-    for key in changed:
-        if key in after:
-            result[key] = after[key]
-        else:
-            result.pop(key, None)
-    return dump(result) if result != parse(onto) else onto
+from tests.integration.shared_file_stress import Document, dump, mark, merge, parse
 
 
 class Killed(BaseException):

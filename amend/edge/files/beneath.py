@@ -74,10 +74,12 @@ def open_directory(root: bytes) -> int:
 def open_straight(dir_fd: int, path: bytes, flags: int) -> int:
     """Open `path` beneath a directory where no component is a symlink.
 
-    ELOOP or ENOTDIR where one is. `path` has no `..` component; b"" is the directory itself.
+    ELOOP or ENOTDIR where one is, EXDEV at any `..`; b"" is the directory itself.
     """
     if not path:
         return os.open(b".", flags, dir_fd=dir_fd)
+    if b".." in path and b".." in path.split(b"/"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     try:
         return syscalls.open_without_links(dir_fd, path, flags)
     except OSError as error:

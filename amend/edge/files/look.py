@@ -159,7 +159,6 @@ def look_at_glob(
     begins with a dot only a component that does. Symlinks match by name and are never descended,
     except on the literal way to the first wildcard. The look's stat is the directories' joined.
     """
-    detail = "keeps changing"
     for _ in range(TRIES):
         walk = _GlobWalk(root, pattern)
         try:
@@ -174,7 +173,7 @@ def look_at_glob(
         except (OSError, ValueError) as error:
             return _unlooked(root, walk, CauseKind.UNREADABLE, _words(error))
         return look, tuple(sorted(walk.keys))
-    return _unlooked(root, walk, CauseKind.UNREADABLE, detail)
+    return _unlooked(root, walk, CauseKind.UNREADABLE, "keeps changing")
 
 
 def _agreed(
@@ -287,6 +286,7 @@ class _GlobWalk:
         parts = pattern.split(b"/")
         wild = next((i for i, part in enumerate(parts) if _is_wild(part)), len(parts) - 1)
         self.root = root
+        self.pattern = pattern
         self.prefix = b"/".join(parts[:wild])
         self.parts = [_Component(part) for part in parts[wild:]]
         self.keys: dict[bytes, bytes] = {}
@@ -295,6 +295,8 @@ class _GlobWalk:
         self.newest_ns = 0
 
     def run(self) -> None:
+        if b"\0" in self.pattern:
+            raise ValueError("embedded null byte")
         try:
             base_fd = open_beneath(self.root, self.prefix, LIST_FLAGS, self.links)
         except OSError as error:
