@@ -1,0 +1,179 @@
+"""The log: one line an event, whatever the facts hold and whoever reads."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from amend.daemon.logs import TEXT_CHARS_MAX, Log
+
+
+class Pipe:
+    """A log's reader."""
+
+    def __init__(self) -> None:
+        self.read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self.read_fd, False)
+
+    def text(self) -> str:
+        try:
+            return os.read(self.read_fd, 1 << 20).decode()
+        except BlockingIOError:
+            return ""
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text().splitlines()]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    yield made
+    os.close(made.read_fd)
+    os.close(made.write_fd)
+
+
+def test_an_event_is_one_json_line_in_the_words_of_opentelemetry(pipe: Pipe) -> None:
+    log = Log("0.1.0", fd=pipe.write_fd)
+    log.configure("info", "json", "abc123")
+
+    log.warning("entries_staled", count=3, cause="committed")
+
+    (event,) = pipe.events()
+    assert event.pop("timestamp").endswith("Z")
+    assert event == {
+        "severity_text": "WARNING",
+        "severity_number": 13,
+        "event.name": "entries_staled",
+        "service.name": "amend",
+        "service.version": "0.1.0",
+        "service.instance.id": "abc123",
+        "process.pid": os.getpid(),
+        "count": 3,
+        "cause": "committed",
+    }
+
+
+def test_the_level_changes_at_run_time_for_a_log_already_handed_out(pipe: Pipe) -> None:
+    log = Log(fd=pipe.write_fd)
+    debug = log.debug
+
+    debug("before")
+    log.configure("debug", "json")
+    debug("between")
+    log.configure("error", "json")
+    debug("after")
+
+    assert [event["event.name"] for event in pipe.events()] == ["between"]
+
+
+def test_the_format_changes_at_run_time(pipe: Pipe) -> None:
+    log = Log(fd=pipe.write_fd)
+
+    log.configure("info", "console")
+    log.info("daemon_ready", repos=2, socket="/run/a b")
+
+    assert pipe.text().partition(" ")[2] == "info    daemon_ready repos=2 socket='/run/a b'\n"
+
+
+def test_a_pipe_is_no_terminal_so_auto_gives_json(pipe: Pipe) -> None:
+    log = Log(fd=pipe.write_fd)
+
+    log.info("daemon_ready")
+
+    assert pipe.events()[0]["event.name"] == "daemon_ready"
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "caf\udce9.py",
+        b"caf\xe9.py",
+        2**80,
+        float("nan"),
+        {"nested": ["\udcff"]},
+        {1: 2, (3,): 4},
+        object(),
+        "two\nlines\x1b[31m\u202e",
+        "x" * (TEXT_CHARS_MAX * 4),
+        None,
+    ],
+)
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_any_fact_gives_exactly_one_line(pipe: Pipe, form: str, fact: object) -> None:
+    log = Log(fd=pipe.write_fd)
+    log.configure("info", form)
+
+    log.info("odd", fact=fact)
+
+    line, end, rest = pipe.text().partition("\n")
+    assert "odd" in line
+    assert (end, rest) == ("\n", "")
+    assert len(line) < TEXT_CHARS_MAX * 2
+    assert form == "json" or line.isprintable()
+
+
+def test_a_path_that_is_no_utf8_can_be_read_back(pipe: Pipe) -> None:
+    log = Log(fd=pipe.write_fd)
+
+    log.info("seen", path=b"caf\xe9.py")
+
+    assert os.fsencode(pipe.events()[0]["path"]) == b"caf\xe9.py"
+
+
+def test_a_fact_named_like_a_field_of_the_line_replaces_nothing(pipe: Pipe) -> None:
+    log = Log(fd=pipe.write_fd)
+
+    log.info("odd", timestamp="mine", at="here", facts="few", event="e", level="l")
+
+    (event,) = pipe.events()
+    assert event["fact.timestamp"] == "mine"
+    assert [event[name] for name in ("at", "facts", "event", "level")] == ["here", "few", "e", "l"]
+    assert event["timestamp"] != "mine"
+
+
+def test_an_error_is_told_with_its_type_message_and_traceback(pipe: Pipe) -> None:
+    log = Log(fd=pipe.write_fd)
+
+    try:
+        raise KeyError("lost")
+    except KeyError as error:
+        log.error("bug", error=error)
+
+    (event,) = pipe.events()
+    assert (event["exception.type"], event["exception.message"]) == ("KeyError", "'lost'")
+    assert "test_an_error_is_told" in event["exception.stacktrace"]
+
+
+def _closed() -> int:
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    os.close(write_fd)
+    return write_fd
+
+
+def _unread() -> int:
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    return write_fd
+
+
+@pytest.mark.parametrize("make", [_closed, _unread, lambda: os.open("/dev/full", os.O_WRONLY)])
+def test_a_log_that_nobody_can_read_stops_nobody(make: Callable[[], int]) -> None:
+    if make not in (_closed, _unread) and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    log = Log(fd=make())
+
+    log.info("daemon_ready")
+
+
+def test_logging_does_not_import_rich() -> None:
+    code = "import sys, amend.daemon.logs; print(sorted(m for m in sys.modules if m[:4] == 'rich'))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
