@@ -1,14 +1,16 @@
 """Where amend lives on a machine, and how there is one daemon and no second.
 
 Directories: `runtime_dir` for the lock and sockets, `state_dir` for the store; both 0700 and yours.
-One daemon: a `flock` held for life, never a process id. Under it a socket is probed, then bound, and
-afterwards only ever removed by the inode that was bound.
+One daemon: a `flock` held for life, never a process id. Under it a socket is probed, then bound,
+and afterwards only ever removed by the inode that was bound. Paths come from the environment that
+is handed in, so daemon and clients resolve them alike.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import socket
 import stat
 import sys
@@ -22,52 +24,83 @@ from amend.errors import ConfigInvalid, Conflict, Refused
 SOCKET_PATH_BYTES_MAX: Final = 103 if sys.platform == "darwin" else 107
 
 API_SOCKET: Final = "api.sock"
+LOCK: Final = "lock"
 
-# A burst of hooks at a session's start; the kernel caps it at somaxconn.
+# A burst of hooks at a session's start, twice the connections served at once; the kernel caps it
+# at somaxconn.
 BACKLOG: Final = 256
 
-# A live daemon accepts at once; one that is stopped (SIGSTOP) still completes a connect.
+# A live daemon's kernel accepts at once, even when the daemon itself is stopped (SIGSTOP).
 PROBE_S: Final = 1.0
+
+# How a connect fails when nobody listens any more. Every other way may be somebody alive: a full
+# backlog is EAGAIN.
+_NOBODY: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+
+# What shows that a directory is amend's own, together with names that begin with "amend.".
+_OWN_NAMES: Final = frozenset({LOCK, API_SOCKET, "hooks", "run"})
+
+# git's own, and the Perl path it sets for its scripts.
+_FOREIGN_PREFIXES: Final = ("GIT_", "GITPERLLIB")
 
 
 def home(env: Mapping[str, str]) -> Path:
-    return Path(env.get("HOME") or os.path.expanduser("~"))
+    chosen = env.get("HOME", "")
+    return Path(chosen if chosen.startswith("/") else pwd.getpwuid(os.geteuid()).pw_dir)
 
 
 def state_dir(env: Mapping[str, str]) -> Path:
     if chosen := env.get("AMEND_STATE_DIR"):
-        return Path(chosen).absolute()
-    if base := env.get("XDG_STATE_HOME"):
-        return Path(base) / "amend"
-    return home(env) / ".local/state/amend"
+        return _absolute("AMEND_STATE_DIR", chosen)
+    return (_xdg(env, "XDG_STATE_HOME") or home(env) / ".local/state") / "amend"
 
 
 def config_path(env: Mapping[str, str]) -> Path:
     if chosen := env.get("AMEND_CONFIG"):
-        return Path(chosen).absolute()
-    if base := env.get("XDG_CONFIG_HOME"):
-        return Path(base) / "amend/config.toml"
-    return home(env) / ".config/amend/config.toml"
+        return _absolute("AMEND_CONFIG", chosen)
+    return (_xdg(env, "XDG_CONFIG_HOME") or home(env) / ".config") / "amend/config.toml"
 
 
 def runtime_dir(env: Mapping[str, str]) -> Path:
     """Daemon and clients resolve it alike. Raises `ConfigInvalid` when a chosen one is too long."""
     if chosen := env.get("AMEND_RUNTIME_DIR"):
-        path = Path(chosen).absolute()
+        path = _absolute("AMEND_RUNTIME_DIR", chosen)
         if _fits(path):
             return path
         raise ConfigInvalid(
             f"AMEND_RUNTIME_DIR is {path}: a socket in it would have a path of "
             f"{_length(path)} bytes, at most {SOCKET_PATH_BYTES_MAX} work",
-            hint="choose a shorter directory, for example /tmp/amend-$UID",
+            hint=f"choose a shorter directory, for example {_short_dir()}",
         )
-    base = env.get("XDG_RUNTIME_DIR")
-    path = Path(base) / "amend" if base and _is_private(base) else state_dir(env) / "run"
-    return path if _fits(path) else Path(f"/tmp/amend-{os.geteuid()}")
+    base = _xdg(env, "XDG_RUNTIME_DIR")
+    if base is not None and _is_private(base):
+        path = base / "amend"
+    else:
+        path = home(env) / ".local/state/amend/run"
+    return path if _fits(path) else _short_dir()
 
 
 def socket_path(env: Mapping[str, str]) -> Path:
     return runtime_dir(env) / API_SOCKET
+
+
+def _absolute(name: str, chosen: str) -> Path:
+    if not chosen.startswith("/"):
+        raise ConfigInvalid(
+            f"{name} is {chosen!r}, must be an absolute path",
+            hint="a relative one would mean another place in every directory",
+        )
+    return Path(chosen)
+
+
+def _xdg(env: Mapping[str, str], name: str) -> Path | None:
+    """None when unset or relative, which the XDG base directory specification says to ignore."""
+    base = env.get(name, "")
+    return Path(base) if base.startswith("/") else None
+
+
+def _short_dir() -> Path:
+    return Path(f"/tmp/amend-{os.geteuid()}")
 
 
 def _length(directory: Path) -> int:
@@ -78,7 +111,7 @@ def _fits(directory: Path) -> bool:
     return _length(directory) <= SOCKET_PATH_BYTES_MAX
 
 
-def _is_private(path: str) -> bool:
+def _is_private(path: Path) -> bool:
     """WSL and containers hand out directories that are somebody else's, or everybody's."""
     try:
         found = os.stat(path)
@@ -95,49 +128,77 @@ def prepare_private_dir(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
-        found = os.lstat(path)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.lexists(path):
+            raise Refused(
+                f"{path} is no directory of its own (a link or a file)",
+                hint="remove it, or choose another place",
+            ) from None
         raise Refused(
-            f"{path}: cannot be made: {error.strerror}",
+            f"{path} cannot be made or opened: {error.strerror}",
             hint="set AMEND_RUNTIME_DIR and AMEND_STATE_DIR to directories you own",
         ) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise Refused(f"{path} is no directory", hint="remove it, or choose another place")
+    try:
+        _make_private(path, fd)
+    finally:
+        os.close(fd)
+
+
+def _make_private(path: Path, fd: int) -> None:
+    found = os.fstat(fd)
     if found.st_uid != os.geteuid():
         raise Refused(
             f"{path} belongs to user {found.st_uid}, not to you ({os.geteuid()})",
             hint="it may be left from `sudo amend`; remove it as its owner",
         )
-    if found.st_mode & 0o077:
-        os.chmod(path, 0o700)
+    if not found.st_mode & 0o077:
+        return
+    # A directory that a person chose and keeps other things in has its mode for a reason.
+    names = os.listdir(fd)
+    if names and not any(name in _OWN_NAMES or name.startswith("amend.") for name in names):
+        raise Refused(
+            f"{path} has mode {stat.S_IMODE(found.st_mode):04o}, must be closed to others",
+            hint=f"`chmod 700 {path}`, or choose a directory for amend alone",
+        )
+    os.fchmod(fd, 0o700)
 
 
 def scrub_environment() -> None:
     """Forget what a surrounding git (a hook) told its children: it is about another repository."""
-    for name in [name for name in os.environ if name.startswith("GIT_")]:
+    for name in [name for name in os.environ if name.startswith(_FOREIGN_PREFIXES)]:
         del os.environ[name]
 
 
 class OwnedSocket:
-    """A listening socket and the inode that was bound for it."""
+    """A listening socket, and the inode that was bound for it.
+
+    The kernel keeps that inode while the socket is open, so nobody else can get its number.
+    """
 
     def __init__(self, path: Path) -> None:
+        """Raises `Conflict` when something is at the path."""
         self.path = path
         self.sock = self._bind()
 
     def _bind(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
         try:
             sock.bind(os.fsencode(self.path))
-        except BaseException:
+            # Nobody can connect before `listen`, so there is no moment of a wider mode; a umask
+            # would be every thread's.
+            os.chmod(self.path, 0o600)
+            found = os.lstat(self.path)
+            sock.listen(BACKLOG)
+        except OSError as error:
             sock.close()
-            raise
-        finally:
-            os.umask(before)
-        sock.listen(BACKLOG)
+            if error.errno == errno.EADDRINUSE:
+                raise Conflict(
+                    f"{self.path}: something came to be there meanwhile",
+                    hint="`amend status` tells who answers",
+                ) from None
+            raise Refused(f"{self.path}: cannot listen: {error.strerror}") from error
         sock.setblocking(False)
-        found = os.lstat(self.path)
         self._inode = (found.st_dev, found.st_ino)
         return sock
 
@@ -148,13 +209,14 @@ class OwnedSocket:
             return "missing"
         return "ours" if (found.st_dev, found.st_ino) == self._inode else "replaced"
 
-    def bind_again(self) -> socket.socket:
-        """After `missing`: a new listening socket; the old one is the caller's to close."""
+    def rebind(self) -> socket.socket:
+        """After `missing`: a new listening socket, now `sock`. The old one is its server's to
+        close. Raises as the constructor."""
         self.sock = self._bind()
         return self.sock
 
     def close(self) -> None:
-        """Remove the path if it is still the one that was bound here."""
+        """Remove the path if it is still the one that was bound here. Before the lock goes."""
         if self.still_ours() == "ours":
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
@@ -166,46 +228,81 @@ class DaemonLock:
 
     def __init__(self, runtime: Path) -> None:
         """Raises `Conflict` when another daemon holds it."""
-        self._fd = os.open(runtime / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip()
+        self.path = runtime / LOCK
+        self._fd = self._take()
+        while not self._is_at_path():  # somebody removed it between the open and the lock
             os.close(self._fd)
+            self._fd = self._take()
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)  # for people; never read to decide
+
+    def _take(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            raise Refused(
+                f"{self.path} cannot be opened: {error.strerror}",
+                hint="it must be a plain file of yours; remove what is there",
+            ) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+            os.close(fd)
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Refused(
-                    f"{runtime}/lock cannot be locked: {error.strerror}",
+                    f"{self.path} cannot be locked: {error.strerror}",
                     hint="put AMEND_RUNTIME_DIR on a local filesystem",
                 ) from error
             raise Conflict(
                 f"another daemon is running (process {holder or 'unknown'})",
                 hint="`amend status` asks it",
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)  # for people; never read to decide
+        return fd
+
+    def _is_at_path(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.lstat(self.path))
+        except OSError:
+            return False
 
     def claim_socket(self, path: Path) -> OwnedSocket:
-        """Bind `path`, removing what a dead daemon left. Raises `Conflict` when somebody answers."""
-        if os.path.lexists(path):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                probe.settimeout(PROBE_S)
-                try:
-                    probe.connect(os.fsencode(path))
-                except OSError:
-                    pass
-                else:
-                    raise Conflict(
-                        f"{path}: something answers there already",
-                        hint="it is no daemon of this runtime directory; stop it or move it",
-                    )
+        """Bind `path`, removing what a dead daemon left. `Conflict`: somebody answers there."""
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return OwnedSocket(path)
+        if not stat.S_ISSOCK(found.st_mode):
+            raise Refused(
+                f"{path} is no socket, and amend removes nothing else",
+                hint="move it away, or choose another AMEND_RUNTIME_DIR",
+            )
+        if _answers(path):
+            raise Conflict(
+                f"{path}: something answers there already",
+                hint="it is no daemon of this runtime directory; stop it or move it",
+            )
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         return OwnedSocket(path)
 
     def release(self) -> None:
+        os.ftruncate(self._fd, 0)
         os.close(self._fd)
 
 
-def sd_notify(message: str, env: Mapping[str, str]) -> None:
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_S)
+        try:
+            probe.connect(os.fsencode(path))
+        except OSError as error:
+            return error.errno not in _NOBODY
+        return True
+
+
+def sd_notify(state: str, env: Mapping[str, str]) -> None:
     """Tell systemd, where it listens. Source: sd_notify(3)."""
     address = env.get("NOTIFY_SOCKET")
     if not address:
@@ -213,6 +310,17 @@ def sd_notify(message: str, env: Mapping[str, str]) -> None:
     name = "\0" + address[1:] if address.startswith("@") else address
     with (
         contextlib.suppress(OSError),
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
     ):
-        sock.sendto(message.encode(), name)
+        sock.setblocking(False)  # a service manager that does not read is no reason to hang
+        sock.sendto(state.encode(), name)
+
+
+def package_version() -> str:
+    """The installed distribution's version; "0+unknown" in a bare checkout."""
+    from importlib import metadata  # noqa: PLC0415  # 20 ms that a client need not pay
+
+    try:
+        return metadata.version("amend-daemon")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"

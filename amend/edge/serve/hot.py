@@ -1,38 +1,59 @@
-"""The hot path: `POST /v1/lookup` answered without a framework; all else goes on to the app.
+"""The door of the HTTP socket, and its hot path: `POST /v1/lookup` answered without a framework.
 
 A question is asked before every exploration and measured against a C server, so it pays for
-parsing, the answer and serialising, and nothing more. Errors look exactly like everybody else's.
+parsing, the answer and serialising, and nothing more. All else goes on to the app. Errors look
+exactly like everybody else's. Every request is told to `on_request` once,
+every bug to `on_bug`.
 """
 
+import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from amend.edge.serve.problems import (
     PROBLEM_JSON,
     Problem,
-    from_json,
-    invalid_request,
+    bug_problem,
+    parse_request,
     problem_of,
-    to_json,
+    to_json_bytes,
 )
+from amend.edge.serve.protocol import CUT, NO_ROUTE, OnRequest
 from amend.formats.api import Backend, LookupRequest
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-OnRequest = Callable[[str, str, int, float], None]
+
 OnBug = Callable[[Exception], str]
-"""Told of a bug; gives the id that goes to the client."""
+"""Told of a bug, once; gives the id that the client gets for it."""
 
 LOOKUP: Final = "/v1/lookup"
 
+# What nginx writes for a client that left before its answer; no such client sees it.
+GONE: Final = 499
+
+_BROWSER: Final = Problem(
+    403, "the request has an Origin: it comes from a browser", "use amend, curl or nc"
+)
+
+# No name in a path has one, and the framework's patterns end a path at a line end: "k\n" is "k".
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+_CONTROLLED: Final = Problem(
+    422, "the path holds a control character", "keys are lines of text; check the quoting"
+)
+
+
+class Gone(Exception):
+    """The client left before it had sent its request."""
+
 
 class Front:
-    def __init__(self, app: App, backend: Backend, on_request: OnRequest, on_bug: OnBug) -> None:
+    def __init__(self, app: App, backend: Backend, *, on_request: OnRequest, on_bug: OnBug) -> None:
         self._app = app
         self._backend = backend
         self._on_request = on_request
@@ -40,68 +61,97 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started_s = time.perf_counter()
-        if any(name == b"origin" for name, _ in scope["headers"]):
-            problem = Problem(403, "a browser's request", "nothing in a browser has business here")
-            await _answer(send, problem.status, problem.body(), PROBLEM_JSON)
-            return
-        if scope["path"] != LOOKUP or scope["method"] != "POST":
-            await self._pass_on(scope, receive, send, started_s)
-            return
-        status, body = await self._lookup(receive)
-        kind = b"application/json" if status == 200 else PROBLEM_JSON
-        await _answer(send, status, body, kind)
-        self._on_request("POST", LOOKUP, status, time.perf_counter() - started_s)
+        status, route = GONE, NO_ROUTE
+        try:
+            if any(name == b"origin" for name, _ in scope["headers"]):
+                status = await _send_problem(send, _BROWSER)
+            elif scope["path"] == LOOKUP and scope["method"] == "POST":
+                route = LOOKUP
+                status = await self._lookup(receive, send)
+            elif _CONTROL.search(scope["path"]):
+                status = await _send_problem(send, _CONTROLLED)
+            else:
+                status = await self._pass_on(scope, receive, send)
+                route = getattr(scope.get("route"), "path", NO_ROUTE)
+        except Gone:
+            status = GONE
+        finally:
+            status = scope.get(CUT, status)
+            self._on_request(scope["method"], route, status, time.perf_counter() - started_s)
 
-    async def _lookup(self, receive: Receive) -> tuple[int, bytes]:
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return 400, b""
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
+    async def _lookup(self, receive: Receive, send: Send) -> int:
+        body = await read_body(receive)
         try:
-            document = from_json(body)
-        except ValueError:
-            problem = Problem(400, "the body is no JSON", "send one JSON object")
-            return problem.status, problem.body()
-        try:
-            return 200, to_json(await self._backend.lookup(LookupRequest.model_validate(document)))
-        except ValidationError as error:
-            problem = invalid_request(error)
+            answer = await self._backend.lookup(parse_request(LookupRequest, body))
+            status, body, kind = 200, to_json_bytes(answer), b"application/json"
         except Exception as error:
             problem = problem_of(error) or bug_problem(self._on_bug(error))
-        return problem.status, problem.body()
+            status, body, kind = problem.status, problem.body(), PROBLEM_JSON
+        await _send_whole(send, status, body, kind)
+        return status
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, started_s: float) -> None:
-        status = 500
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> int:
+        status = 0
 
-        async def noting(message: MutableMapping[str, Any]) -> None:
+        async def noting(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
+        await self._app(scope, receive, noting)
+        return status or GONE
+
+
+class Catcher:
+    """What a route raises and no handler knows, made a problem: a middleware of the app.
+
+    Inside the framework's own catcher, which would answer and then raise it all the same.
+    """
+
+    def __init__(self, app: App, on_bug: OnBug) -> None:
+        self._app = app
+        self._on_bug = on_bug
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
         try:
             await self._app(scope, receive, noting)
-        finally:
-            route = getattr(scope.get("route"), "path", "unknown")
-            self._on_request(scope["method"], route, status, time.perf_counter() - started_s)
+        except Gone:
+            return
+        except Exception as error:
+            problem = bug_problem(self._on_bug(error))
+            if started:
+                raise  # half an answer is out; only a cut connection says that it is no whole one
+            await _send_problem(send, problem)
 
 
-def bug_problem(bug_id: str) -> Problem:
-    return Problem(
-        500, f"amend made a mistake ({bug_id})", "see the log of that id; please report it"
-    )
+async def read_body(receive: Receive) -> bytes:
+    """Bounded by the protocol. Raises `Gone`."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Gone
+        if not message.get("more_body", False) and not parts:
+            return bytes(message.get("body", b""))
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
 
 
-async def _answer(send: Send, status: int, body: bytes, kind: bytes) -> None:
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [(b"content-type", kind), (b"content-length", b"%d" % len(body))],
-        }
-    )
+async def _send_problem(send: Send, problem: Problem) -> int:
+    await _send_whole(send, problem.status, problem.body(), PROBLEM_JSON)
+    return problem.status
+
+
+async def _send_whole(send: Send, status: int, body: bytes, kind: bytes) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

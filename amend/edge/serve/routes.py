@@ -1,44 +1,108 @@
-"""The HTTP routes of DESIGN section 6, over any `Backend`; OpenAPI is at /openapi.json."""
+"""The HTTP routes of DESIGN section 6, over any `Backend`. What is said of them: `openapi`.
+
+Bodies are parsed here and not by the framework, so that they are judged as on the hot path: any
+content type, names that are no UTF-8, the same errors.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
-from fastapi import FastAPI, Header, Query, Request, Response
+from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.responses import StreamingResponse
+from starlette.routing import Match
 
-from amend.edge.serve.hot import OnBug, bug_problem
-from amend.edge.serve.problems import PROBLEM_JSON, Problem, problem_of, to_json
+from amend.edge.serve.events import MEDIA_TYPE, EventStream
+from amend.edge.serve.hot import Catcher, OnBug, read_body
+from amend.edge.serve.openapi import describe, takes
+from amend.edge.serve.problems import (
+    PROBLEM_JSON,
+    Problem,
+    Turned,
+    invalid_request,
+    parse_request,
+    problem_of,
+    to_json_bytes,
+)
+from amend.edge.serve.protocol import Limits
 from amend.errors import AmendError
 from amend.formats import api
 
-# A proxy or a sleeping client is noticed by a write that fails; 15 s is what browsers expect too.
-KEEP_ALIVE_S: Final = 15.0
+ROUTES_HINT: Final = "GET /openapi.json lists the routes"
 
-Cwd = Annotated[str, Query(pattern=r"^/[^\x00]*$", max_length=4096)]
-MaybeCwd = Annotated[str | None, Query(pattern=r"^/[^\x00]*$", max_length=4096)]
+_M = TypeVar("_M", bound=BaseModel)
+
+_PATH_RULE: Final = Query(pattern=r"^/[^\x00]*$", max_length=4096)
+
+
+async def _cwd(request: Request, cwd: Annotated[str, _PATH_RULE]) -> str:
+    return _exact(request, cwd)
+
+
+async def _maybe_cwd(request: Request, cwd: Annotated[str | None, _PATH_RULE] = None) -> str | None:
+    return None if cwd is None else _exact(request, cwd)
+
+
+def _exact(request: Request, cwd: str) -> str:
+    """Bytes that are no UTF-8, which the framework loses, as `core.model.path_text` has them."""
+    if "\ufffd" not in cwd:
+        return cwd
+    query: str = request.scope["query_string"].decode("latin-1")
+    pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
+    return [value for name, value in pairs if name == "cwd"][-1]
+
+
+def _body(model: type[_M]) -> Callable[[Request], Awaitable[_M]]:
+    async def parsed(request: Request) -> _M:
+        return parse_request(model, await read_body(request.receive))
+
+    return parsed
+
+
+Cwd = Annotated[str, Depends(_cwd)]
+MaybeCwd = Annotated[str | None, Depends(_maybe_cwd)]
+Key = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 IfMatch = Annotated[str | None, Header()]
 
 
-def build_app(backend: api.Backend, version: str, on_bug: OnBug) -> FastAPI:
+def build_app(
+    backend: api.Backend, version: str, *, limits: Limits, stopping: asyncio.Event, on_bug: OnBug
+) -> FastAPI:
+    """`stopping` ends the event streams."""
     app = FastAPI(
-        title="amend", version=version, docs_url=None, redoc_url=None, redirect_slashes=False
+        title="amend",
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     _about_itself(app, backend)
+    _about_repos(app, backend)
     _about_entries(app, backend)
-    _about_changes(app, backend)
-    _errors(app, on_bug)
+    _about_changes(app, backend, limits, stopping)
+    _errors(app)
+    app.add_middleware(Catcher, on_bug=on_bug)
+    describe(app)
     return app
 
 
 def _json(document: Any, status: int = 200, **headers: str) -> Response:
-    return Response(to_json(document), status, headers, "application/json")
+    return Response(to_json_bytes(document), status, headers, "application/json")
 
 
-def _problem(problem: Problem) -> Response:
-    return Response(problem.body(), problem.status, media_type=PROBLEM_JSON.decode())
+def _problem(problem: Problem, **headers: str) -> Response:
+    return Response(problem.body(), problem.status, headers, PROBLEM_JSON.decode())
+
+
+def _health(answer: api.HealthAnswer) -> Response:
+    if answer["ok"]:
+        return _json(answer)
+    detail = "; ".join(answer["problems"]) or "not ready"
+    more = (("ok", False), ("problems", answer["problems"]))
+    return _problem(Problem(503, detail, "GET /v1/status says more", more=more))
 
 
 def _about_itself(app: FastAPI, backend: api.Backend) -> None:
@@ -50,12 +114,34 @@ def _about_itself(app: FastAPI, backend: api.Backend) -> None:
     async def status() -> Response:
         return _json(backend.status())
 
+    @app.get("/healthz", response_model=api.HealthAnswer)
+    async def healthz() -> Response:
+        return _health(backend.alive())
+
+    @app.get("/readyz", response_model=api.HealthAnswer)
+    async def readyz() -> Response:
+        return _health(backend.ready())
+
+    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        text = backend.metrics().encode("utf-8", "replace")
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _about_repos(app: FastAPI, backend: api.Backend) -> None:
     @app.get("/v1/repos", response_model=list[api.RepoJson])
     async def repos() -> Response:
         return _json(backend.repos())
 
-    @app.post("/v1/repos", response_model=api.RepoJson, status_code=201)
-    async def add_repo(request: api.RepoRequest) -> Response:
+    @app.post(
+        "/v1/repos",
+        response_model=api.RepoJson,
+        status_code=201,
+        openapi_extra=takes(api.RepoRequest),
+    )
+    async def add_repo(
+        request: Annotated[api.RepoRequest, Depends(_body(api.RepoRequest))],
+    ) -> Response:
         return _json(await backend.add_repo(request), 201)
 
     @app.delete("/v1/repos/{repo_id}", status_code=204)
@@ -63,27 +149,19 @@ def _about_itself(app: FastAPI, backend: api.Backend) -> None:
         await backend.remove_repo(repo_id)
         return Response(status_code=204)
 
-    @app.get("/healthz", response_model=api.HealthAnswer)
-    async def healthz() -> Response:
-        return _json(backend.alive())
-
-    @app.get("/readyz", response_model=api.HealthAnswer)
-    async def readyz() -> Response:
-        answer = backend.ready()
-        return _json(answer, 200 if answer["ok"] else 503)
-
-    @app.get("/metrics")
-    async def metrics() -> Response:
-        return Response(backend.metrics(), media_type="text/plain; version=0.0.4")
-
 
 def _about_entries(app: FastAPI, backend: api.Backend) -> None:
-    @app.post("/v1/lookup", response_model=api.LookupAnswer)
-    async def lookup(request: api.LookupRequest) -> Response:
+    # Described here; `hot.Front` answers it before it comes so far.
+    @app.post("/v1/lookup", response_model=api.LookupAnswer, openapi_extra=takes(api.LookupRequest))
+    async def lookup(
+        request: Annotated[api.LookupRequest, Depends(_body(api.LookupRequest))],
+    ) -> Response:
         return _json(await backend.lookup(request))
 
-    @app.post("/v1/verify", response_model=api.VerifyAnswer)
-    async def verify(request: api.VerifyRequest) -> Response:
+    @app.post("/v1/verify", response_model=api.VerifyAnswer, openapi_extra=takes(api.VerifyRequest))
+    async def verify(
+        request: Annotated[api.VerifyRequest, Depends(_body(api.VerifyRequest))],
+    ) -> Response:
         return _json(await backend.verify(request))
 
     @app.get("/v1/entries", response_model=api.EntriesAnswer)
@@ -94,16 +172,20 @@ def _about_entries(app: FastAPI, backend: api.Backend) -> None:
 
     # A key may hold a slash, so it takes the rest of the path.
     @app.get("/v1/entries/{kind}/{key:path}", response_model=api.JudgedEntryJson)
-    async def get_entry(kind: api.KindName, key: str, cwd: Cwd) -> Response:
+    async def get_entry(kind: api.KindName, key: Key, cwd: Cwd) -> Response:
         entry, etag = await backend.get_entry(cwd, kind, key)
         return _json(entry, etag=etag)
 
-    @app.put("/v1/entries/{kind}/{key:path}", response_model=api.PutAnswer)
+    @app.put(
+        "/v1/entries/{kind}/{key:path}",
+        response_model=api.PutAnswer,
+        openapi_extra=takes(api.PutRequest),
+    )
     async def put_entry(
         kind: api.KindName,
-        key: str,
+        key: Key,
         cwd: Cwd,
-        request: api.PutRequest,
+        request: Annotated[api.PutRequest, Depends(_body(api.PutRequest))],
         if_match: IfMatch = None,
     ) -> Response:
         answer = await backend.put_entry(cwd, kind, key, request, if_match)
@@ -111,13 +193,15 @@ def _about_entries(app: FastAPI, backend: api.Backend) -> None:
 
     @app.delete("/v1/entries/{kind}/{key:path}", status_code=204)
     async def delete_entry(
-        kind: api.KindName, key: str, cwd: Cwd, if_match: IfMatch = None
+        kind: api.KindName, key: Key, cwd: Cwd, if_match: IfMatch = None
     ) -> Response:
         await backend.delete_entry(cwd, kind, key, if_match)
         return Response(status_code=204)
 
 
-def _about_changes(app: FastAPI, backend: api.Backend) -> None:
+def _about_changes(
+    app: FastAPI, backend: api.Backend, limits: Limits, stopping: asyncio.Event
+) -> None:
     @app.get("/v1/changes", response_model=api.ChangesAnswer)
     async def changes(since: str, cwd: MaybeCwd = None) -> Response:
         return _json(backend.changes(cwd, since))
@@ -126,48 +210,17 @@ def _about_changes(app: FastAPI, backend: api.Backend) -> None:
     async def sync() -> Response:
         return _json(await backend.sync())
 
-    @app.get("/v1/events", response_class=StreamingResponse)
+    @app.get("/v1/events", response_class=Response, responses={200: {"content": {MEDIA_TYPE: {}}}})
     async def events(
         cwd: MaybeCwd = None, last_event_id: Annotated[str | None, Header()] = None
     ) -> Response:
         stream = backend.events(cwd, last_event_id)
-        return StreamingResponse(
-            _event_lines(stream),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store"},
-        )
+        return await EventStream.open(stream, stopping, limits.quiet_s)
 
 
-async def _event_lines(stream: AsyncIterator[api.ChangeJson]) -> AsyncIterator[bytes]:
-    """Server-sent events, with a comment whenever nothing happened for `KEEP_ALIVE_S`."""
-    yield b": amend\n\n"
-    upcoming: asyncio.Task[api.ChangeJson] | None = None
-    try:
-        while True:
-            if upcoming is None:
-                upcoming = asyncio.ensure_future(_next(stream))
-            done, _ = await asyncio.wait((upcoming,), timeout=KEEP_ALIVE_S)
-            if not done:
-                yield b": still here\n\n"
-                continue
-            finished, upcoming = upcoming, None
-            try:
-                change = finished.result()
-            except StopAsyncIteration:
-                return
-            clock = change["clock"].encode()
-            yield b"id: %s\nevent: verdict\ndata: %s\n\n" % (clock, to_json(change))
-    finally:
-        if upcoming is not None:
-            upcoming.cancel()
-
-
-async def _next(stream: AsyncIterator[api.ChangeJson]) -> api.ChangeJson:
-    return await anext(stream)
-
-
-def _errors(app: FastAPI, on_bug: OnBug) -> None:
+def _errors(app: FastAPI) -> None:
     @app.exception_handler(AmendError)
+    @app.exception_handler(Turned)
     async def expected(_: Request, error: Exception) -> Response:
         problem = problem_of(error)
         assert problem is not None
@@ -176,22 +229,22 @@ def _errors(app: FastAPI, on_bug: OnBug) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        found = error.errors()
-        if any(each["type"] == "json_invalid" for each in found):
-            return _problem(Problem(400, "the body is no JSON", "send one JSON object"))
-        errors = tuple(
-            {"pointer": "".join(f"/{part}" for part in each["loc"]), "rule": str(each["msg"])}
-            for each in found
-        )
-        detail = f"{errors[0]['pointer']}: {errors[0]['rule']}"
-        return _problem(Problem(422, detail, "see errors, and GET /openapi.json", errors))
+        return _problem(invalid_request(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def by_status(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        detail = f"{request.method} {request.url.path}: {error.detail}"
-        return _problem(Problem(error.status_code, detail, "GET /openapi.json lists the routes"))
+        detail = f"{request.method} {request.url.path}: {error.detail.lower()}"
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["allow"] = ", ".join(_allowed(app, request))
+        return _problem(Problem(error.status_code, detail, ROUTES_HINT), **headers)
 
-    @app.exception_handler(Exception)
-    async def bug(_: Request, error: Exception) -> Response:
-        return _problem(bug_problem(on_bug(error)))
+
+def _allowed(app: FastAPI, request: Request) -> list[str]:
+    """The framework names only the methods of the first route that has the path."""
+    found: set[str] = set()
+    for route in app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= set(getattr(route, "methods", None) or ())
+    return sorted(found - {"HEAD"})

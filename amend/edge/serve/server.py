@@ -1,6 +1,7 @@
 """Serve a backend on a listening Unix socket that somebody else has bound.
 
 asyncio and uvloop steal a live socket when they bind a path themselves, so they never do here.
+Nothing is left running after `stop`.
 """
 
 import asyncio
@@ -10,16 +11,25 @@ from typing import Final
 import uvicorn
 from uvicorn.server import ServerState
 
-from amend.edge.serve.hot import Front, OnBug, OnRequest
-from amend.edge.serve.protocol import Limits, Protocol, Traffic
+from amend.edge.serve.hot import Front, OnBug
+from amend.edge.serve.problems import Problem
+from amend.edge.serve.protocol import Limits, OnRequest, Protocol, Shared, Stats
 from amend.edge.serve.routes import build_app
 from amend.formats.api import Backend
 
-# What is being answered gets this long at a stop; a login session's end allows more.
+# What is being answered gets this long at a stop; the end of a login session allows more.
 DRAIN_S: Final = 2.0
+
+# Connections that were cut get this long to take their last bytes.
+CUT_S: Final = 0.25
+
+_STOPPING: Final = Problem(503, "amend is stopping", "ask again when it is back")
 
 
 class ApiServer:
+    """`on_request` hears of each request once, `on_bug` of each exception that is nobody's fault
+    but ours."""
+
     def __init__(
         self,
         backend: Backend,
@@ -29,9 +39,15 @@ class ApiServer:
         on_bug: OnBug,
         limits: Limits | None = None,
     ) -> None:
-        self.traffic = Traffic()
+        self.stats = Stats()
         self._limits = limits or Limits()
-        self.app = Front(build_app(backend, version, on_bug), backend, on_request, on_bug)
+        self._stopping = asyncio.Event()
+        self._state = ServerState()
+        self._shared = Shared(self._limits, self.stats, on_request)
+        app = build_app(
+            backend, version, limits=self._limits, stopping=self._stopping, on_bug=on_bug
+        )
+        self.app = Front(app, backend, on_request=on_request, on_bug=on_bug)
         self._config = uvicorn.Config(
             self.app,
             lifespan="off",
@@ -41,30 +57,46 @@ class ApiServer:
             date_header=False,
             proxy_headers=False,
             ws="none",
-            timeout_keep_alive=int(self._limits.idle_s),
         )
         self._config.load()
-        self._state = ServerState()
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(
-            lambda: Protocol(self._config, self._state, limits=self._limits, traffic=self.traffic),
-            sock=sock,
-            backlog=self._limits.connections,
-        )
+        """Accept on `sock`, which listens already and is the server's to close.
 
-    async def stop(self, drain_s: float = DRAIN_S) -> None:
-        """Take no more, finish what is under way, then cut."""
+        Again: accept there instead; connections that are open stay.
+        """
+        before = self._server
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: Protocol(self._config, self._state, self._shared),
+            sock=sock,
+            backlog=2 * self._limits.connections,
+        )
+        if before is not None:
+            before.close()
+
+    async def stop(self, deadline_s: float = DRAIN_S) -> None:
+        """Take no more, end event streams, finish what is under way, then cut."""
         if self._server is None:
             return
+        shared = self._shared
         self._server.close()
+        self._server = None
+        self._stopping.set()
         for connection in list(self._state.connections):
             connection.shutdown()
         if self._state.tasks:
-            await asyncio.wait(list(self._state.tasks), timeout=drain_s)
-        for task in list(self._state.tasks):
+            await asyncio.wait(list(self._state.tasks), timeout=deadline_s)
+        for left in list(shared.open):
+            left.reject(_STOPPING)
+            left.transport.close()
+        cut = list(self._state.tasks)
+        for task in cut:
             task.cancel()
-        for open_one in list(self.traffic.connections):
-            open_one.transport.abort()
+        await asyncio.gather(*cut, return_exceptions=True)
+        if shared.open:
+            try:
+                await asyncio.wait_for(shared.emptied.wait(), CUT_S)
+            except TimeoutError:
+                for deaf in list(shared.open):
+                    deaf.transport.abort()
