@@ -48,7 +48,7 @@ class CacheFile:
         self.tracked: bool | None = None  # by git; None: not known yet, so nothing is written
         self._memory = memory
         self._store = store
-        self._on_stale = on_stale
+        self.on_stale = on_stale
         self._write_tracked = write_tracked
         self._is_busy = is_busy
         self._busy_since_s: float | None = None
@@ -121,7 +121,7 @@ class CacheFile:
 
     def may_write(self) -> str | None:
         """Why the file is not written, None when it is."""
-        if self._on_stale is OnStale.OBSERVE:
+        if self.on_stale is OnStale.OBSERVE:
             return "policy.on_stale is observe"
         if self.tracked and not self._write_tracked:
             return "git tracks the file, and policy.write_tracked is false"
@@ -140,7 +140,7 @@ class CacheFile:
             self._schedule(0.0)
 
     def apply_policy(self, on_stale: OnStale, *, write_tracked: bool) -> None:
-        self._on_stale, self._write_tracked = on_stale, write_tracked
+        self.on_stale, self._write_tracked = on_stale, write_tracked
         self.request()
 
     def set_tracked(self, tracked: bool) -> None:
@@ -180,7 +180,7 @@ class CacheFile:
         document = parse(present if present is not None else TEMPLATE)
         now = datetime.now(UTC)
         held = [self._held(known) for known in self._memory.all_known().values()]
-        edits = wanted_edits(self._on_stale, held, now)
+        edits = wanted_edits(self.on_stale, held, now)
         if present is None:
             edits = [edit for edit in edits if isinstance(edit, PutBack)]
         if not edits:

@@ -50,6 +50,13 @@ class Options:
     retain_dir: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ConfigKey:
+    """What the watch gives back for the configuration file."""
+
+    changed: Callable[[], None]
+
+
 class Tending:
     def __init__(
         self,
@@ -169,6 +176,12 @@ class Tending:
                 )
             at = os.path.dirname(at)
 
+    def watch_config(self, directory: bytes, name: bytes, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever that file does."""
+        assert self.watch is not None
+        self.watch.add_root(directory)
+        self.watch.want(directory, name, ConfigKey(changed))
+
     def apply_options(self, options: Options) -> None:
         self._options = options
         for worktree in self.worktrees.values():
@@ -235,6 +248,8 @@ class Tending:
                     key.worktree.cache_file.noticed()
                 else:
                     self._head_touched(key.worktree)
+            elif isinstance(key, ConfigKey):
+                key.changed()
         for worktree, some in sources.items():
             self._sources_touched(worktree, some)
         self._save_soon()

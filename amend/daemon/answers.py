@@ -1,0 +1,528 @@
+"""Questions in, answers out: the `Backend` of `formats/api`, over the worktrees amend tends.
+
+Used by the daemon behind its socket and, without one, by the command line in its own process. An
+answer about freshness first drains the watch and re-reads the cache file, then looks at the sources
+of exactly the entries it speaks of.
+"""
+
+import os
+import resource
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Final
+
+from amend.core.metrics import Counter, Histogram, render
+from amend.core.model import (
+    CauseKind,
+    EntryName,
+    FilePrint,
+    Fingerprint,
+    Judgement,
+    Kind,
+    NoPrint,
+    Place,
+    Source,
+    SourceKind,
+    Verdict,
+    Version,
+    path_bytes,
+    path_text,
+)
+from amend.core.sources import parse_spec
+from amend.daemon.changes import cause_json
+from amend.daemon.ground import NeedsWorker
+from amend.daemon.memory import Known
+from amend.daemon.tending import Tending
+from amend.daemon.worktree import Worktree
+from amend.errors import NotFound, RequestInvalid, StaleMatch
+from amend.formats import api
+from amend.formats.agent_cache import parse_payload, pattern_payload, topic_payload
+from amend.formats.times import parse_time, rfc3339
+
+# Near misses worth showing to whoever mistyped a key.
+CANDIDATES_MAX: Final = 5
+
+_MISSING: Final = Judgement(Verdict.MISSING, None)
+NO_CLOCK: Final = "c:none:0"
+
+
+class Answers:
+    def __init__(self, tending: Tending, version: str) -> None:
+        self.requests = Histogram()
+        self.verdicts = Counter()
+        self.config_file: str | None = None
+        self.config_error: str | None = None
+        self.is_ready = False
+        self.unready: list[str] = []  # what stands between starting and ready, or what broke
+        self._tending = tending
+        self._version = version
+        self._started_at = datetime.now(UTC)
+        self._started_s = time.monotonic()
+
+    # -- about itself ----------------------------------------------------------------------------
+
+    def hello(self) -> api.HelloAnswer:
+        changes = self._tending.changes
+        return {
+            "name": "amend",
+            "version": self._version,
+            "protocol": {"min": api.PROTOCOL_MIN, "max": api.PROTOCOL_MAX},
+            "instance": changes.instance if changes is not None else "none",
+            "pid": os.getpid(),
+            "started_at": rfc3339(self._started_at),
+        }
+
+    @property
+    def clock(self) -> str:
+        changes = self._tending.changes
+        return changes.clock if changes is not None else NO_CLOCK
+
+    def status(self) -> api.StatusAnswer:
+        return {
+            "ready": self.is_ready,
+            "clock": self.clock,
+            "repos": self.repos(),
+            "rss_bytes": _rss_bytes(),
+            "uptime_s": round(time.monotonic() - self._started_s, 3),
+            "version": self._version,
+            "config": self.config_file,
+            "config_error": self.config_error,
+        }
+
+    def alive(self) -> api.HealthAnswer:
+        return {"ok": True, "problems": []}
+
+    def ready(self) -> api.HealthAnswer:
+        """The lock and store are held while this runs at all; the watch may have lost something."""
+        problems = list(self.unready) + list(self._tending.store.problems)
+        if self._tending.watch is not None:
+            health = self._tending.watch.health()
+            problems += [
+                f"{path_text(path)} is not watched: {os.strerror(number)}"
+                for path, number in health.unwatched
+            ]
+        return {"ok": self.is_ready and not self.unready, "problems": problems}
+
+    def repos(self) -> list[api.RepoJson]:
+        return [self._repo(worktree) for worktree in self._tending.worktrees.values()]
+
+    def _repo(self, worktree: Worktree) -> api.RepoJson:
+        counts = worktree.counts()
+        places, head = worktree.places, worktree.head
+        return {
+            "id": worktree.id,
+            "root": path_text(worktree.root),
+            "common_dir": path_text(places.common_dir) if places is not None else None,
+            "branch": head.branch,
+            "head": head.oid,
+            "operation": head.operation,
+            "entries": {
+                "fresh": counts[Verdict.FRESH],
+                "stale": counts[Verdict.STALE],
+                "unknown": counts[Verdict.UNKNOWN],
+            },
+            "watch": self._watch(worktree),
+            "cache_file": worktree.cache_file.path,
+            "writes": worktree.cache_file.may_write() or worktree.cache_file.on_stale.value,
+            "problems": worktree.problems(),
+        }
+
+    def _watch(self, worktree: Worktree) -> api.WatchJson:
+        if self._tending.watch is None:
+            return {
+                "backend": "none",
+                "armed": 0,
+                "unwatched": [],
+                "overflows": 0,
+                "rescans": 0,
+                "last_event_at": None,
+            }
+        health = self._tending.watch.health(worktree.root)
+        return {
+            "backend": health.backend,
+            "armed": health.armed,
+            "unwatched": [
+                {"path": path_text(path), "errno": number, "reason": os.strerror(number)}
+                for path, number in health.unwatched
+            ],
+            "overflows": health.overflows,
+            "rescans": health.rescans,
+            "last_event_at": rfc3339(health.last_event_at) if health.last_event_at else None,
+        }
+
+    def metrics(self) -> str:
+        tending = self._tending
+        memories = [worktree.memory for worktree in tending.worktrees.values()]
+        counts = {verdict: 0 for verdict in Verdict if verdict is not Verdict.MISSING}
+        for worktree in tending.worktrees.values():
+            for verdict, count in worktree.counts().items():
+                if verdict in counts:
+                    counts[verdict] += count
+        files = [worktree.cache_file.shared for worktree in tending.worktrees.values()]
+        health = tending.watch.health() if tending.watch is not None else None
+        return render(
+            {
+                "amend_entries": (
+                    "Entries by their last known verdict.",
+                    {(("verdict", v.value),): float(n) for v, n in counts.items()},
+                ),
+                "amend_answers_total": ("Lookups answered, by verdict and cause.", self.verdicts),
+                "amend_marks_total": _total(
+                    "Entries that became stale.", sum(m.marks for m in memories)
+                ),
+                "amend_restores_total": _total(
+                    "Stale entries that became fresh.", sum(m.restores for m in memories)
+                ),
+                "amend_rehashes_total": _total(
+                    "Files read and hashed.", sum(m.ground.hashes for m in memories)
+                ),
+                "amend_stats_total": _total(
+                    "Sources looked at by stat.", sum(m.ground.stats for m in memories)
+                ),
+                "amend_watch_overflows_total": _total(
+                    "Kernel queue overflows.", health.overflows if health else 0
+                ),
+                "amend_watch_rescans_total": _total(
+                    "Times everything was looked at again.", health.rescans if health else 0
+                ),
+                "amend_watch_events_total": _total(
+                    "Kernel events read.", health.events if health else 0
+                ),
+                "amend_watch_reader_errors_total": _total(
+                    "Events that amend failed to handle.", health.reader_errors if health else 0
+                ),
+                "amend_watches": (
+                    "Kernel watches held.",
+                    {(): float(health.armed if health else 0)},
+                ),
+                "amend_unwatched": (
+                    "Paths that cannot be watched.",
+                    {(): float(len(health.unwatched) if health else 0)},
+                ),
+                "amend_file_writes_total": _total(
+                    "Cache file writes.", sum(f.writes for f in files)
+                ),
+                "amend_file_conflicts_total": _total(
+                    "Writes begun again because the file changed.", sum(f.conflicts for f in files)
+                ),
+                "amend_file_recovered_total": _total(
+                    "Others' versions that were displaced and merged back.",
+                    sum(f.recovered for f in files),
+                ),
+                "amend_request_seconds": ("Time to answer, by route and status.", self.requests),
+                "amend_mark_seconds": (
+                    "From a file's change to its entries being marked.",
+                    tending.mark_seconds,
+                ),
+                "amend_rss_bytes": ("Resident memory.", {(): float(_rss_bytes())}),
+            }
+        )
+
+    def on_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        self.requests.observe(seconds, method=method, route=route, status=str(status))
+
+    # -- repositories ----------------------------------------------------------------------------
+
+    async def add_repo(self, request: api.RepoRequest) -> api.RepoJson:
+        return self._repo(self._tending.add(_path(request.root, "root")))
+
+    async def remove_repo(self, repo_id: str) -> None:
+        self._tending.remove(repo_id)
+
+    def _worktree(self, cwd: str) -> Worktree:
+        """The worktree of `cwd`, with everything taken in that was written before the question."""
+        worktree = self._tending.find(_path(cwd, "cwd"))
+        self._tending.drain()
+        worktree.cache_file.refresh()
+        return worktree
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    async def lookup(self, request: api.LookupRequest) -> api.LookupAnswer:
+        if request.key is None:
+            raise RequestInvalid(
+                "key is missing; this amend finds entries by key only",
+                hint='send {"cwd": …, "key": …}',
+            )
+        worktree = self._worktree(request.cwd)
+        kind = Kind(request.kind) if request.kind is not None else None
+        known = worktree.memory.find(request.key, kind)
+        judgement = await worktree.memory.answer(known) if known is not None else _MISSING
+        cause = judgement.causes[0].kind.value if judgement.causes else ""
+        self.verdicts.add(verdict=judgement.verdict.value, cause=cause)
+        answer: api.LookupAnswer = {
+            "verdict": judgement.verdict.value,
+            "causes": [cause_json(cause) for cause in judgement.causes],
+            "drift": list(judgement.drift),
+            "checked_at": rfc3339(datetime.now(UTC)),
+            "clock": self.clock,
+            "candidates": [],
+        }
+        if known is None or judgement.version is None:
+            keys = {name.key for name in worktree.memory.names()}
+            answer["candidates"] = get_close_matches(request.key, keys, CANDIDATES_MAX)
+        else:
+            answer["entry"] = self._entry(known, judgement.version)
+        return answer
+
+    def _entry(self, known: Known, version: Version) -> api.EntryJson:
+        name = known.entry.name
+        recorded = self._tending.store.recorded(version.id)
+        item = parse_payload(name, recorded.payload)
+        return {
+            "kind": name.kind.value,
+            "key": name.key,
+            "ts": rfc3339(version.ts) if version.ts is not None else None,
+            "summary": item.summary,
+            "files": list(item.files),
+            "recorded_at": recorded.recorded_at,
+            "recorded_in": path_text(recorded.recorded_in),
+            "in_file": bool(known.file_digest),
+        }
+
+    def _judged(self, known: Known, judgement: Judgement) -> api.JudgedEntryJson:
+        version = judgement.version or known.entry.versions[0]
+        return {
+            **self._entry(known, version),
+            "verdict": judgement.verdict.value,
+            "causes": [cause_json(cause) for cause in judgement.causes],
+            "drift": list(judgement.drift),
+            "versions": len(known.entry.versions),
+        }
+
+    async def entries(
+        self, cwd: str, kind: api.KindName | None, verdict: api.VerdictName | None
+    ) -> api.EntriesAnswer:
+        worktree = self._worktree(cwd)
+        rows = []
+        for name in worktree.memory.names():
+            known = worktree.memory.known(name)
+            if known is None or (kind is not None and name.kind.value != kind):
+                continue
+            judgement = await worktree.memory.answer(known)
+            if verdict is None or judgement.verdict.value == verdict:
+                rows.append(self._judged(known, judgement))
+        return {
+            "entries": rows,
+            "problems": worktree.problems(),
+            "checked_at": rfc3339(datetime.now(UTC)),
+            "clock": self.clock,
+        }
+
+    async def get_entry(
+        self, cwd: str, kind: api.KindName, key: str
+    ) -> tuple[api.JudgedEntryJson, str]:
+        known, worktree = self._known(cwd, kind, key)
+        judgement = await worktree.memory.answer(known)
+        return self._judged(known, judgement), _etag(known)
+
+    def _known(self, cwd: str, kind: api.KindName, key: str) -> tuple[Known, Worktree]:
+        worktree = self._worktree(cwd)
+        known = worktree.memory.known(EntryName(Kind(kind), key))
+        if known is None:
+            raise NotFound(f"there is no {kind} {key!r}", hint="`amend ls` lists what there is")
+        return known, worktree
+
+    async def put_entry(
+        self, cwd: str, kind: api.KindName, key: str, request: api.PutRequest, if_match: str | None
+    ) -> api.PutAnswer:
+        name = EntryName(Kind(kind), key)
+        if name.kind is Kind.CONTRACT:
+            raise RequestInvalid("a contract is a file of its own", hint="write it as a document")
+        if not key or not key.isprintable() or len(key) > 200:
+            raise RequestInvalid(
+                f"the key {key!r} is not 1 to 200 printable characters", hint="use kebab-case"
+            )
+        worktree = self._worktree(cwd)
+        _check_match(worktree.memory.known(name), if_match)
+        sources = _sources(name.kind, request.files)
+        ts = _ts(request.ts)
+        fingerprints = [
+            await self._print(worktree, source, spec, request.read_fingerprints or {})
+            for source, spec in sources.items()
+        ]
+        version = Version(0, tuple(sources), tuple(fingerprints), ts)
+        payload = (
+            topic_payload(request.summary, request.files, ts)
+            if name.kind is Kind.TOPIC
+            else pattern_payload(request.summary, request.files)
+        )
+        if name.kind is Kind.PATTERN:
+            version = replace(version, ts=None)
+        reason = worktree.cache_file.may_write()
+        place = Place.COMING if reason is None else Place.STORE
+        known = worktree.memory.put(name, version, payload, place)
+        judgement = await worktree.memory.answer(known)
+        answer: api.PutAnswer = {
+            "entry": self._judged(known, judgement),
+            "etag": _etag(known),
+            "stored_in": "file" if reason is None else "store",
+            "clock": self.clock,
+        }
+        if reason is not None:
+            answer["reason"] = reason
+        return answer
+
+    async def _print(
+        self, worktree: Worktree, source: Source, spec: str, read: dict[str, str]
+    ) -> Fingerprint:
+        """The look at the source now, or what it was when it was read: the version then rests on
+        that, and is stale at birth if the file has changed since."""
+        ground = worktree.memory.ground
+        ground.hold((source,))
+        while True:
+            try:
+                look = ground.look(source)
+                break
+            except NeedsWorker:
+                await ground.hash_in_worker(source)
+        blob = read.get(spec)
+        if blob is None or source.kind is not SourceKind.FILE:
+            return look
+        if isinstance(look, FilePrint) and look.blob.hex() == blob:
+            return look
+        if isinstance(look, NoPrint) and look.reason is CauseKind.TOO_LARGE:
+            return look
+        return FilePrint(bytes.fromhex(blob), 0, 0)
+
+    async def delete_entry(
+        self, cwd: str, kind: api.KindName, key: str, if_match: str | None
+    ) -> None:
+        known, worktree = self._known(cwd, kind, key)
+        _check_match(known, if_match)
+        reason = worktree.cache_file.may_write()
+        if reason is not None and known.file_digest:
+            raise RequestInvalid(
+                f"{key!r} stands in the cache file, which amend does not write: {reason}",
+                hint="take it out of the file by hand",
+            )
+        worktree.memory.delete(known)
+
+    async def verify(self, request: api.VerifyRequest) -> api.VerifyAnswer:
+        worktree = self._worktree(request.cwd)
+        memory = worktree.memory
+        wanted = None if request.keys is None else set(request.keys)
+        if wanted is not None:
+            unknown = wanted - {name.key for name in memory.names()}
+            if unknown:
+                raise NotFound(f"there is no entry {sorted(unknown)[0]!r}", hint="`amend ls`")
+        before = memory.ground.hashes
+        memory.ground.forget_looks()
+        rows: list[api.VerdictRow] = []
+        for name in memory.names():
+            known = memory.known(name)
+            if known is None or (wanted is not None and name.key not in wanted):
+                continue
+            judgement = await memory.answer(known)
+            rows.append(
+                {
+                    "kind": name.kind.value,
+                    "key": name.key,
+                    "verdict": judgement.verdict.value,
+                    "causes": [cause_json(cause) for cause in judgement.causes],
+                    "drift": list(judgement.drift),
+                }
+            )
+        return {
+            "entries": rows,
+            "hashed": memory.ground.hashes - before,
+            "checked_at": rfc3339(datetime.now(UTC)),
+            "clock": self.clock,
+        }
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def changes(self, cwd: str | None, since: str) -> api.ChangesAnswer:
+        self._tending.drain()
+        repo = self._tending.find(_path(cwd, "cwd")).id if cwd is not None else None
+        changes = self._tending.changes
+        found = changes.since(since) if changes is not None else None
+        return {
+            "changes": [c for c in found or [] if repo is None or c["repo"] == repo],
+            "clock": self.clock,
+            "fresh_instance": found is None,
+        }
+
+    def events(self, cwd: str | None, last_event_id: str | None) -> AsyncIterator[api.ChangeJson]:
+        repo = self._tending.find(_path(cwd, "cwd")).id if cwd is not None else None
+        changes = self._tending.changes
+        if changes is None:
+            raise NotFound("nothing is watched without a daemon", hint="start it: `amend run`")
+        return _of_repo(changes.listen(last_event_id), repo)
+
+    async def sync(self) -> api.SyncAnswer:
+        await self._tending.sync()
+        return {"clock": self.clock}
+
+
+async def _of_repo(
+    changes: AsyncIterator[api.ChangeJson], repo: str | None
+) -> AsyncIterator[api.ChangeJson]:
+    async for change in changes:
+        if repo is None or change["repo"] == repo:
+            yield change
+
+
+def _path(text: str, field: str) -> bytes:
+    try:
+        return path_bytes(text)
+    except UnicodeEncodeError:
+        raise RequestInvalid(
+            f"{field} is {text!a}, which no path can be", hint="check it"
+        ) from None
+
+
+def _sources(kind: Kind, files: list[str]) -> dict[Source, str]:
+    if not files and kind is Kind.TOPIC:
+        raise RequestInvalid(
+            "files is empty; a topic rests on at least one", hint="name the files it was found in"
+        )
+    sources: dict[Source, str] = {}
+    for index, spec in enumerate(files):
+        try:
+            sources.setdefault(parse_spec(spec), spec)
+        except ValueError as error:
+            raise RequestInvalid(f"files/{index}: {spec!a} {error}", hint="see `files`") from None
+    return sources
+
+
+def _ts(text: str | None) -> datetime:
+    if text is None:
+        return datetime.now(UTC)
+    ts = parse_time(text)
+    if ts is None:
+        raise RequestInvalid(f"ts is {text!a}, not an ISO 8601 time", hint="leave it out for now")
+    return ts
+
+
+def _etag(known: Known) -> str:
+    return f'"{known.entry.versions[0].id}"'
+
+
+def _check_match(known: Known | None, if_match: str | None) -> None:
+    if if_match is None:
+        return
+    present = _etag(known) if known is not None else None
+    if known is not None and (if_match.strip() == "*" or present in if_match.split(", ")):
+        return
+    raise StaleMatch(
+        f"If-Match is {if_match}, the entry's ETag is {present or 'none: it does not exist'}",
+        hint="read it again and decide anew",
+    )
+
+
+def _total(text: str, value: int) -> tuple[str, Counter]:
+    counter = Counter()
+    counter.add(value)
+    return text, counter
+
+
+def _rss_bytes() -> int:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

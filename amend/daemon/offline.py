@@ -1,0 +1,37 @@
+"""Answers without a daemon: the files are read and verified here and now.
+
+Works on a copy of the store in memory, so that fingerprints are known and nothing is written.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from amend.daemon.answers import Answers
+from amend.daemon.tending import Options, Tending
+from amend.edge.service import package_version, state_dir
+from amend.edge.store import Store
+from amend.errors import NotFound
+
+
+async def open_offline(cwd: Path, env: Mapping[str, str]) -> Answers:
+    """A backend for the repository that `cwd` is in. Raises `NotFound` when it is in none."""
+    store = Store.scratch_copy(str(state_dir(env) / "amend.db"))
+    tending = Tending(store, None, None, Options(), inline_bytes_max=None)
+    root = os.path.realpath(os.fsencode(cwd))
+    if not os.path.isdir(root):
+        raise NotFound(f"{cwd} is no directory", hint="pass --cwd")
+    worktree = tending.add(nearest_registered(store, root) or root)
+    while not worktree.settled:
+        await worktree.ask_git()
+    return Answers(tending, package_version())
+
+
+def nearest_registered(store: Store, path: bytes) -> bytes | None:
+    """The root, among those amend knows, that `path` is in."""
+    roots = {row.root for row in store.repos()}
+    while path not in roots:
+        if path in (b"/", b""):
+            return None
+        path = os.path.dirname(path)
+    return path

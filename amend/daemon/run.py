@@ -1,0 +1,245 @@
+"""The daemon: builds everything, owns the loop, stops it.
+
+Order of a start: directories, lock, store, worktrees (every entry verified), sockets, ready. A
+start that fails leaves nothing behind; a stop removes its own socket only.
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import uvloop
+
+from amend.core.policy import OnStale
+from amend.daemon.answers import Answers
+from amend.daemon.changes import Changes
+from amend.daemon.ground import INLINE_BYTES_MAX
+from amend.daemon.logs import Log
+from amend.daemon.tending import Options, Tending
+from amend.daemon.worktree import Worktree
+from amend.edge.serve.server import ApiServer
+from amend.edge.service import (
+    API_SOCKET,
+    DaemonLock,
+    OwnedSocket,
+    config_path,
+    home,
+    package_version,
+    prepare_private_dir,
+    runtime_dir,
+    sd_notify,
+    state_dir,
+)
+from amend.edge.store import Store
+from amend.edge.watch.watcher import Watcher
+from amend.errors import AmendError, Unavailable
+from amend.formats.config import Config, parse
+
+# Silence is trusted for no longer than this; a little different each time, so that the daemons of
+# a team's machines do not all wake at once.
+VERIFY_S: Final = 3600.0
+VERIFY_JITTER_S: Final = 600.0
+
+# A deleted socket heals within this; it costs one lstat.
+SOCKET_CHECK_S: Final = 10.0
+
+
+class Daemon:
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env = env
+        self.runtime = runtime_dir(env)
+        self.state = state_dir(env)
+        self.config_file = config_path(env)
+        self.config = Config()
+        self._stop = asyncio.Event()
+        self._log = Log()
+
+    async def run(self) -> None:
+        """Serve until a signal says stop. Raises `AmendError` when it cannot start."""
+        prepare_private_dir(self.runtime)
+        prepare_private_dir(self.state)
+        self.config = self._read_config()  # a bad one at the start is an error, not a surprise
+        lock = DaemonLock(self.runtime)
+        try:
+            store = Store(str(self.state / "amend.db"))
+            try:
+                await self._serve(lock, store)
+            finally:
+                store.close()
+        finally:
+            lock.release()
+
+    async def _serve(self, lock: DaemonLock, store: Store) -> None:
+        loop = asyncio.get_running_loop()
+        changes = Changes(store)
+        self._log.configure(
+            self.config.daemon.log_level, self.config.daemon.log_format, changes.instance
+        )
+        tending = Tending(
+            store, changes, Watcher(), self._options(), inline_bytes_max=INLINE_BYTES_MAX
+        )
+        version = package_version()
+        answers = Answers(tending, version)
+        answers.config_file = str(self.config_file) if self.config_file.exists() else None
+        tending.on_failed = lambda worktree, error: self._tending_failed(answers, worktree, error)
+        for problem in store.problems:
+            self._log.warning("store_replaced", detail=problem)
+        self._add_repos(tending, store)
+        owned = lock.claim_socket(self.runtime / API_SOCKET)
+        server = ApiServer(
+            answers, version=version, on_request=self._requested(answers), on_bug=self._bug
+        )
+        try:
+            tending.start(loop)
+            await server.start(owned.sock)
+            self._handle_signals(loop, tending, answers)
+            answers.is_ready = True
+            self._log.info(
+                "daemon_ready",
+                version=version,
+                socket=str(owned.path),
+                repos=len(tending.worktrees),
+                entries=sum(len(w.memory.names()) for w in tending.worktrees.values()),
+            )
+            sd_notify("READY=1", self.env)
+            await self._live(tending, server, owned, answers)
+        finally:
+            sd_notify("STOPPING=1", self.env)
+            owned.close()
+            changes.close()
+            await server.stop()
+            await tending.stop()
+            self._log.info("daemon_stopped")
+
+    async def _live(
+        self, tending: Tending, server: ApiServer, owned: OwnedSocket, answers: Answers
+    ) -> None:
+        """Until stopped: the hourly round, the socket's health, a config file that changes."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._verify_hourly(tending)),
+                group.create_task(self._keep_socket(server, owned)),
+            ]
+            self._watch_config(tending, answers)
+            await self._stop.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def _verify_hourly(self, tending: Tending) -> None:
+        while True:
+            await asyncio.sleep(VERIFY_S - secrets.randbelow(int(VERIFY_JITTER_S)))
+            await tending.verify_everything()
+            self._log.info("everything_verified")
+
+    async def _keep_socket(self, server: ApiServer, owned: OwnedSocket) -> None:
+        while True:
+            await asyncio.sleep(SOCKET_CHECK_S)
+            state = owned.still_ours()
+            if state == "missing":
+                self._log.warning("socket_rebound", socket=str(owned.path))
+                await server.start(owned.rebind())
+            elif state == "replaced":
+                self._log.error("socket_replaced", socket=str(owned.path))
+                self._stop.set()  # another daemon serves here; two would contradict each other
+
+    # -- repositories ----------------------------------------------------------------------------
+
+    def _add_repos(self, tending: Tending, store: Store) -> None:
+        wanted = [os.fsencode(repo.root) for repo in self.config.repo]
+        wanted += [row.root for row in store.repos()]
+        for root in dict.fromkeys(wanted):
+            try:
+                tending.add(root)
+            except AmendError as error:
+                self._log.warning("repo_not_tended", root=os.fsdecode(root), reason=error.message)
+
+    def _tending_failed(self, answers: Answers, worktree: Worktree, error: BaseException) -> None:
+        bug_id = self._bug(error)
+        answers.unready.append(f"git is no longer asked about {worktree.root!r} ({bug_id})")
+
+    # -- configuration ---------------------------------------------------------------------------
+
+    def _read_config(self) -> Config:
+        try:
+            data = self.config_file.read_bytes()
+        except FileNotFoundError:
+            return Config()
+        except OSError as error:
+            raise Unavailable(f"{self.config_file}: {error.strerror}", hint="check it") from error
+        return parse(data, str(self.config_file), str(home(self.env)))
+
+    def _options(self) -> Options:
+        policy = self.config.policy
+        return Options(
+            on_stale=OnStale(policy.on_stale),
+            write_tracked=policy.write_tracked,
+            retain_dir=os.fsencode(self.state / "displaced"),
+        )
+
+    def _reload(self, tending: Tending, answers: Answers) -> None:
+        """Take the config as it is now; keep the old one, and say so, when it is bad."""
+        try:
+            config = self._read_config()
+        except AmendError as error:
+            if answers.config_error != error.message:
+                self._log.error("config_rejected", reason=error.message, hint=error.hint)
+            answers.config_error = error.message
+            return
+        answers.config_error = None
+        if config == self.config:
+            return
+        self.config = config
+        answers.config_file = str(self.config_file) if self.config_file.exists() else None
+        self._log.configure(config.daemon.log_level, config.daemon.log_format)
+        tending.apply_options(self._options())
+        self._add_repos(tending, tending.store)
+        self._log.info("config_reloaded", file=str(self.config_file))
+
+    def _watch_config(self, tending: Tending, answers: Answers) -> None:
+        """A config file that changes reloads by itself, wherever its directory is."""
+        directory = os.fsencode(os.path.realpath(self.config_file.parent))
+        name = os.fsencode(self.config_file.name)
+        tending.watch_config(directory, name, lambda: self._reload(tending, answers))
+
+    # -- signals, requests, bugs -----------------------------------------------------------------
+
+    def _handle_signals(
+        self, loop: asyncio.AbstractEventLoop, tending: Tending, answers: Answers
+    ) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._reload(tending, answers))
+
+    def _requested(self, answers: Answers) -> Callable[[str, str, int, float], None]:
+        def requested(method: str, route: str, status: int, seconds: float) -> None:
+            answers.on_request(method, route, status, seconds)
+            if self._log.is_enabled("debug") or status >= 500:
+                self._log.log(
+                    "error" if status >= 500 else "debug",
+                    "request",
+                    method=method,
+                    route=route,
+                    status=status,
+                    ms=round(seconds * 1e3, 3),
+                )
+
+        return requested
+
+    def _bug(self, error: BaseException) -> str:
+        bug_id = secrets.token_hex(4)
+        text = "".join(traceback.format_exception(error))
+        self._log.error("bug", id=bug_id, exception_type=type(error).__name__, stacktrace=text)
+        return bug_id
+
+
+def run_daemon(env: Mapping[str, str]) -> None:
+    """Run the daemon on uvloop until it is told to stop."""
+
+    async def main() -> None:
+        await Daemon(env).run()
+
+    uvloop.run(main())
