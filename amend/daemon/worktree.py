@@ -146,6 +146,7 @@ class Worktree:
             await self._wake.wait()
 
     async def ask_git(self) -> None:
+        head = self.head
         names = (self.memory.unsettled | self.memory.unbased) - self._unanswered
         try:
             if not self._tracked_asked:
@@ -160,8 +161,9 @@ class Worktree:
             self.git_problem = error.message
             if self.cache_file.tracked is None:
                 self.cache_file.set_tracked(True)  # not known, so not written
-        # What is still open is asked again when HEAD moves or its verdict changes.
-        self._unanswered |= names & (self.memory.unsettled | self.memory.unbased)
+        if self.head == head:
+            # git has no more to say of this HEAD; asked again when it moves.
+            self._unanswered |= names & (self.memory.unsettled | self.memory.unbased)
 
     async def _base(self) -> None:
         unbased = []
