@@ -1,33 +1,51 @@
-"""What a worktree has checked out, read from git's files without starting git.
+"""What a worktree has checked out, read from git's files, and what to watch to notice a change.
 
 A change is: the symbolic ref, the commit, or the operation in progress differs; never that a file
-was touched. The reflog is appended before the ref moves, so one event may come too early; the last
-one always follows the final state, and two equal reads are believed.
+was touched. git appends to the reflog before the ref moves, so one event may come too early; the
+last one always follows the final state, and two equal reads are believed.
+
+Starts git only where refs are kept as a reftable (`is_reftable`), or packed in more than 8 MiB.
 """
 
 import os
 import re
+import time
 from dataclasses import dataclass
 from typing import Final
 
-from amend.edge.git.places import RepositoryPlaces
-from amend.edge.git.run import GitFailed, run_git
+from amend.edge.git.places import RepositoryPlaces, ask
+from amend.edge.git.reading import read_regular
+from amend.edge.git.run import BRANCH, LIMIT_S, RESOLVE, GitFailed
 
-_OID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_OID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?(?![0-9a-f])")
 
-# Refs nest; a ref that points to a ref that points to a ref is somebody's mistake.
+# What git writes into HEAD for readers that know only files (its reftable backend).
+_REFTABLE_HEAD: Final = b"ref: refs/heads/.invalid"
+
+# A ref file holds one name or one id; names end at 4096 bytes with the path.
+_REF_BYTES_MAX: Final = 4096
+
+# Refs nest; git itself gives up after five (its SYMREF_MAXDEPTH).
 _SYMREFS_MAX: Final = 5
 
-# 100,000 refs; a larger file is read by git itself.
+# 100,000 refs; a larger file is left to git.
 _PACKED_BYTES_MAX: Final = 8 << 20
 
-# Marker in the git directory → what git is in the middle of. Source: git's wt-status.c.
+# An equal pair comes with the second read unless git is at work; then its events follow.
+_READS_MAX: Final = 5
+
+# These belong to one worktree, all other refs to the repository (gitrepository-layout).
+_OWN_REFS: Final = (b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
+
+# Marker in the git directory → what git is in the middle of, the outermost first: a rebase may
+# stop in a merge or a pick. Source: git's wt-status.c.
 _OPERATIONS: Final = (
     (b"rebase-merge", "rebase"),
     (b"rebase-apply", "rebase"),
     (b"MERGE_HEAD", "merge"),
     (b"CHERRY_PICK_HEAD", "cherry-pick"),
     (b"REVERT_HEAD", "revert"),
+    (b"sequencer", ""),  # between two picks or reverts of several; its list says which
     (b"BISECT_LOG", "bisect"),
 )
 
@@ -49,9 +67,9 @@ NO_HEAD: Final = HeadState(None, None, None)
 
 
 def read_head(places: RepositoryPlaces) -> HeadState:
-    """The state now; what cannot be read is None."""
+    """The state now. What cannot be read is None."""
     before = _read_once(places)
-    for _ in range(3):
+    for _ in range(_READS_MAX):
         after = _read_once(places)
         if after == before:
             break
@@ -59,58 +77,9 @@ def read_head(places: RepositoryPlaces) -> HeadState:
     return before
 
 
-def _read_once(places: RepositoryPlaces) -> HeadState:
-    operation = next(
-        (name for marker, name in _OPERATIONS if os.path.lexists(places.git_dir + b"/" + marker)),
-        None,
-    )
-    text = _read(places.git_dir + b"/HEAD")
-    if text.strip() == b"ref: refs/heads/.invalid":
-        return _ask_git(places, operation)
-    symref = None
-    for _ in range(_SYMREFS_MAX):
-        if not text.startswith(b"ref:"):
-            match = _OID.match(text)
-            return HeadState(symref, match[0].decode() if match else None, operation)
-        ref = text[4:].strip()
-        symref = symref or ref.decode("utf-8", "surrogateescape")
-        text = _read(places.git_dir + b"/" + ref) or _read(places.common_dir + b"/" + ref)
-        if not text:
-            oid = _packed(places, ref)
-            return HeadState(symref, oid.decode() if oid else None, operation)
-    return HeadState(symref, None, operation)
-
-
-def _ask_git(places: RepositoryPlaces, operation: str | None) -> HeadState:
-    """Refs kept as a reftable; only git reads these."""
-    try:
-        symref: str | None = run_git(places.root, "symbolic-ref", ["HEAD"]).strip().decode()
-    except GitFailed:
-        symref = None
-    try:
-        oid = run_git(places.root, "rev-parse", ["--verify", "--quiet", "HEAD^{commit}"]).strip()
-    except GitFailed:
-        return HeadState(symref, None, operation)
-    return HeadState(symref, oid.decode(), operation)
-
-
-def _read(path: bytes, bytes_max: int = 4096) -> bytes:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, bytes_max)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
-def _packed(places: RepositoryPlaces, ref: bytes) -> bytes | None:
-    text = _read(places.common_dir + b"/packed-refs", _PACKED_BYTES_MAX)
-    match = re.search(rb"^([0-9a-f]{40,64}) " + re.escape(ref) + rb"$", text, re.MULTILINE)
-    return match[1] if match else None
+def is_reftable(places: RepositoryPlaces) -> bool:
+    """Whether `read_head` has to start git, and so belongs into a worker thread."""
+    return _head_text(places).strip() == _REFTABLE_HEAD
 
 
 def is_locked(places: RepositoryPlaces) -> bool:
@@ -118,20 +87,116 @@ def is_locked(places: RepositoryPlaces) -> bool:
     return os.path.lexists(places.git_dir + b"/index.lock")
 
 
+def worktrees_dir(places: RepositoryPlaces) -> bytes:
+    """Whose names are the linked worktrees; it exists once there was one."""
+    return places.common_dir + b"/worktrees"
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def _read_once(places: RepositoryPlaces) -> HeadState:
+    operation = _operation(places)
+    text = _head_text(places)
+    if text.strip() == _REFTABLE_HEAD:
+        return _asked(places, operation)
+    symref = None
+    for _ in range(_SYMREFS_MAX):
+        if not text.startswith(b"ref:"):
+            oid = _OID.match(text)
+            return HeadState(symref, oid[0].decode() if oid else None, operation)
+        ref = text[len(b"ref:") :].strip()
+        if not _is_ref(ref):
+            break
+        symref = symref or os.fsdecode(ref)
+        loose = read_regular(_ref_path(places, ref), _REF_BYTES_MAX)
+        text = loose or _packed(places, ref)
+    return HeadState(symref, None, operation)
+
+
+def _head_text(places: RepositoryPlaces) -> bytes:
+    """Of the file HEAD; as a symlink, which git once made of it, in the form of the file."""
+    path = places.git_dir + b"/HEAD"
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return read_regular(path, _REF_BYTES_MAX) or b""
+    return b"ref: " + target
+
+
+def _is_ref(name: bytes) -> bool:
+    """Whether reading it stays among the refs: HEAD may hold anything."""
+    parts = name.split(b"/")
+    return parts[0] == b"refs" and len(parts) > 1 and not any(p[:1] in (b"", b".") for p in parts)
+
+
+def _ref_path(places: RepositoryPlaces, ref: bytes) -> bytes:
+    base = places.git_dir if ref.startswith(_OWN_REFS) else places.common_dir
+    return base + b"/" + ref
+
+
+def _packed(places: RepositoryPlaces, ref: bytes) -> bytes:
+    """The ref's line in `packed-refs`, b"" when it has none: a branch without a commit."""
+    text = read_regular(places.common_dir + b"/packed-refs", _PACKED_BYTES_MAX + 1) or b""
+    if len(text) > _PACKED_BYTES_MAX:
+        return _resolved(places, os.fsdecode(ref))
+    end = text.find(b" " + ref + b"\n")
+    return text[text.rfind(b"\n", 0, end) + 1 : end] if end > 0 else b""
+
+
+def _asked(places: RepositoryPlaces, operation: str | None) -> HeadState:
+    try:
+        symref = os.fsdecode(ask(places, BRANCH, until_s=time.monotonic() + LIMIT_S).strip())
+    except GitFailed:
+        symref = None  # detached
+    oid = _resolved(places, "HEAD").decode()
+    return HeadState(symref, oid or None, operation)
+
+
+def _resolved(places: RepositoryPlaces, name: str) -> bytes:
+    try:
+        until_s = time.monotonic() + LIMIT_S
+        return ask(places, RESOLVE, [name + "^{commit}"], until_s=until_s).strip()
+    except GitFailed:
+        return b""
+
+
+def _operation(places: RepositoryPlaces) -> str | None:
+    for marker, operation in _OPERATIONS:
+        path = places.git_dir + b"/" + marker
+        if not os.path.lexists(path):
+            continue
+        if marker == b"rebase-apply" and os.path.lexists(path + b"/applying"):
+            return "am"
+        if marker == b"sequencer":
+            listed = read_regular(path + b"/todo", _REF_BYTES_MAX) or b""
+            return "revert" if listed.startswith(b"revert") else "cherry-pick"
+        return operation
+    return None
+
+
+# -- watching ----------------------------------------------------------------------------------
+
+
 def signal_paths(places: RepositoryPlaces, head: HeadState) -> tuple[tuple[bytes, bytes], ...]:
-    """(root to watch from, path beneath it) of every name whose change may change the state."""
+    """(root to watch from, path beneath it) of every name whose change may change the state.
+
+    They lie in at most seven directories, and one more for each further `/` in the branch's name.
+    To be aimed anew when the state's `symref` changes.
+    """
     own = [b"HEAD", b"logs/HEAD", b"reftable/tables.list", b"index.lock"]
     own += [marker for marker, _ in _OPERATIONS]
     shared = [b"packed-refs", b"reftable/tables.list"]
     if head.symref is not None:
-        shared.append(head.symref.encode("utf-8", "surrogateescape"))
+        ref = os.fsencode(head.symref)
+        (own if ref.startswith(_OWN_REFS) else shared).append(ref)
     paths = [(places.git_dir, path) for path in own]
     paths += [(places.common_dir, path) for path in shared]
-    return tuple(dict.fromkeys(_from_root(places.root, base, path) for base, path in paths))
+    return tuple(dict.fromkeys(_hung(places, base, path) for base, path in paths))
 
 
-def _from_root(root: bytes, base: bytes, path: bytes) -> tuple[bytes, bytes]:
-    """Within the worktree's own trie where the git directory lies inside it."""
-    if base.startswith(root + b"/"):
-        return root, base[len(root) + 1 :] + b"/" + path
+def _hung(places: RepositoryPlaces, base: bytes, path: bytes) -> tuple[bytes, bytes]:
+    """From the worktree's own root where it can be: that one is watched anyway."""
+    if base.startswith(places.root + b"/"):
+        return places.root, base[len(places.root) + 1 :] + b"/" + path
     return base, path
