@@ -2,7 +2,7 @@
 
 The other writer ("agent") reads, thinks and writes: by rename, in place in two halves, or after
 comparing. Its steps, and a kill of amend, fall where the example says: before every call that amend
-makes to the filesystem.
+makes to the filesystem; so does the failure of that call.
 """
 
 import errno
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amend.edge.files.exchange import Changed, Held, Present, Staged
-from amend.edge.files.shared import INVALID_S, WATCH_S, SharedFile
+from amend.edge.files.shared import INVALID_S, RETRY_S_MAX, SharedFile
 from tests.integration.shared_file_stress import Document, dump, mark, merge, parse
 
 
@@ -48,6 +48,7 @@ class MemoryHeld:
     base: bytes | None
     ours: bytes | None
     in_place: bool = True
+    live: bool = True  # somebody watches it
 
     def knows(self, content: bytes) -> bool:
         return content in (self.base, self.ours)
@@ -66,7 +67,7 @@ class MemoryHeld:
             self.world.unmerged.append(self.inode.data)
 
     def close(self) -> None:
-        pass
+        self.live = False
 
 
 @dataclass
@@ -118,7 +119,11 @@ class World:
         held.in_place = displaced.key().split(b".")[0] == staged.present.key.split(b".")[0]
         self.held.append(held)
         key = self.put(staged.new).key()
-        self.tick("exchanged")
+        try:
+            self.tick("exchanged")
+        except OSError:
+            held.close()
+            raise
         return held, key
 
     def create(self, staged: Staged) -> bytes:
@@ -132,9 +137,10 @@ class World:
         pass
 
     def leftovers(self) -> list[Held]:
-        for held in self.held:
-            held.in_place = True
-        return list(self.held)
+        left = [held for held in self.held if not held.live]
+        for held in left:
+            held.in_place = held.live = True
+        return list(left)
 
 
 def shared_file(
@@ -474,10 +480,17 @@ class Agent:
     pauses=st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.3]), min_size=1, max_size=40),
     modes=st.lists(st.sampled_from(["rename", "in place", "compare"]), max_size=30),
     kills=st.sets(st.integers(0, 150), max_size=2),
+    failures=st.sets(st.integers(0, 150), max_size=4),
     quiet_s=st.sampled_from([0.0, 0.0, 0.2]),
 )
 def test_no_interleaving_loses_a_key_or_shows_a_torn_file_and_marks_arrive(
-    steps: list[int], pauses: list[float], modes: list[str], kills: set[int], quiet_s: float
+    *,
+    steps: list[int],
+    pauses: list[float],
+    modes: list[str],
+    kills: set[int],
+    failures: set[int],
+    quiet_s: float,
 ) -> None:
     world = World()
     world.put(b"{}")
@@ -490,6 +503,8 @@ def test_no_interleaving_loses_a_key_or_shows_a_torn_file_and_marks_arrive(
         ticks += 1
         if ticks in kills:
             raise Killed
+        if ticks in failures and step != "key":  # which the real door answers without raising
+            raise OSError(errno.EIO, "Input/output error")
         for _ in range(next(schedule, 0)):
             agent.step()
 
@@ -505,13 +520,16 @@ def test_no_interleaving_loses_a_key_or_shows_a_torn_file_and_marks_arrive(
             shared.request(now_s)
             shared.step(now_s)
         except Killed:
+            shared.close()
+            for held in world.held:
+                held.close()
             shared = shared_file(world, quiet_s=quiet_s)
             shared.recover_leftovers()
     world.between = lambda step: None
     agent.rest()
     now_s = settle(shared, now_s)
     shared.request(now_s)
-    settle(shared, now_s + WATCH_S)
+    settle(shared, now_s + RETRY_S_MAX)
 
     final = content(world)
     assert {key: entry["v"] for key, entry in final.items()} == agent.written

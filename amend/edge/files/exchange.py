@@ -8,6 +8,7 @@ directory of the caller's.
 Names beside the target:
     .<name>.amend-new-<random>           being written; never held anybody's bytes
     .<name>.amend-<read>-<new>-<random>  complete, or displaced (see `retained`)
+    .amend-probe-<random>                empty: can this filesystem exchange?
 
 Guarantees: at every step, after a kill or a failure as well, the target is complete, old or new;
 no symlink is followed and none is replaced. Decides nothing about contents (`shared` does). No
@@ -51,6 +52,7 @@ _TRIES: Final = 5
 _UNSUPPORTED_ERRNOS: Final = frozenset(
     {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 )
+_PROBE: Final = b".amend-probe-"
 _NO_EXCHANGE: Final = "its filesystem cannot exchange two files in one step"
 
 
@@ -116,12 +118,19 @@ class Door(Protocol):
         """Displaced versions that an amend which was killed did not get to look at."""
 
 
-def why_not_writable(root: bytes, path: bytes, *, probe: bool = True) -> str | None:
+def why_not_writable(root: bytes, path: bytes) -> str | None:
     """Why amend will not write this file, None when it may. Absent ones may be created.
 
-    `probe` tries out an exchange of two empty files beside it: only that tells whether the
-    filesystem can.
+    Tries out an exchange of two empty files beside it: only that tells whether the filesystem can.
     """
+    try:
+        return _why_not(root, path, probe=True)
+    except OSError as error:
+        return f"its directory cannot be written: {_words(error)}"
+
+
+def _why_not(root: bytes, path: bytes, *, probe: bool) -> str | None:
+    """Raises `OSError` for what may be better in a moment, such as a full disk."""
     *parents, name = path.split(b"/")
     if any(is_git(part) for part in (*parents, name)):
         return "it is in a git directory"
@@ -130,7 +139,9 @@ def why_not_writable(root: bytes, path: bytes, *, probe: bool = True) -> str | N
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             return "a directory on the way to it is a symlink or no directory"
-        return f"its directory cannot be opened: {_words(error)}"
+        if error.errno in (errno.ENOENT, errno.EACCES):
+            return f"its directory cannot be opened: {_words(error)}"
+        raise
     try:
         return _why_not_in(dir_fd, name) or (_why_no_exchange(dir_fd) if probe else None)
     finally:
@@ -160,7 +171,7 @@ def _why_not_in(dir_fd: int, name: bytes) -> str | None:
 
 
 def _why_no_exchange(dir_fd: int) -> str | None:
-    names = [b".amend-probe-%s" % secrets.token_hex(8).encode() for _ in range(2)]
+    names = [_PROBE + secrets.token_hex(8).encode() for _ in range(2)]
     try:
         for name in names:
             os.close(os.open(name, CREATE_FLAGS, 0o600, dir_fd=dir_fd))
@@ -168,7 +179,7 @@ def _why_no_exchange(dir_fd: int) -> str | None:
     except OSError as error:
         if error.errno in _UNSUPPORTED_ERRNOS:
             return _NO_EXCHANGE
-        return f"its directory cannot be written: {_words(error)}"
+        raise
     finally:
         for name in names:
             unlink(dir_fd, name)
@@ -235,7 +246,7 @@ class FileDoor:
             os.close(fd)
 
     def why_not_writable(self) -> str | None:
-        reason = why_not_writable(self._root, self._path, probe=not self._probed)
+        reason = _why_not(self._root, self._path, probe=not self._probed)
         self._probed = reason is None
         return reason
 
@@ -348,7 +359,7 @@ class FileDoor:
         dir_fd = _open_parent(self._root, self._path)
         try:
             for name in names_in(dir_fd):
-                if name.startswith(beside + b"new-"):
+                if name.startswith((beside + b"new-", _PROBE)):
                     unlink(dir_fd, name)
                 elif name.startswith(beside) and name not in self._retain.live:
                     found.append(self._leftover(dir_fd, name, retained=False))
@@ -385,11 +396,16 @@ class FileDoor:
                 raise
             self._put_back(staged)
             raise Refused("it became a symlink or a socket while amend was writing") from error
-        if not held.is_regular():
+        try:
+            regular = held.is_regular()
+            held.in_place = inode_of(held.key()) == inode_of(staged.present.key)
+        except OSError:
+            held.close()  # found again by `leftovers`
+            raise
+        if not regular:
             held.close()
             self._put_back(staged)
             raise Refused("it became something else than a file while amend was writing")
-        held.in_place = inode_of(held.key()) == inode_of(staged.present.key)
         return held
 
     def _put_back(self, staged: StagedFile) -> None:

@@ -158,6 +158,7 @@ class SharedFile:
                 self._inspect(now_s)
                 if not self._is_due(now_s) or not self._advance(now_s):
                     break
+            self._let_go()
         except DocumentInvalid as error:
             self._invalid(now_s, error)
         except AmendError as error:
@@ -298,12 +299,14 @@ class SharedFile:
         self._notice(now_s, self._door.key())
 
     def _inspect(self, now_s: float) -> None:
-        """Look at displaced files for what others wrote; let go of those whose watch is over."""
-        for displaced in tuple(self._displaced):
-            if displaced.next_s > now_s and displaced.next_s != _NEVER:
-                continue
-            if displaced.next_s != _NEVER:
+        """Look at displaced files for what others wrote into them."""
+        for displaced in self._displaced:
+            if displaced.next_s <= now_s:
                 self._look_at(displaced, now_s)
+
+    def _let_go(self) -> None:
+        """Of displaced files whose watch is over, once all they say is safe in the file."""
+        for displaced in tuple(self._displaced):
             if displaced.next_s == _NEVER and all(
                 recovery.source is not displaced for recovery in self._recoveries
             ):
@@ -397,6 +400,6 @@ class SharedFile:
             elif recovery.present_since_s is None:
                 due_s.append(quiet_s)
             else:
-                due_s.append(recovery.present_since_s + WATCH_S)
+                due_s.append(max(recovery.present_since_s + WATCH_S, self._retry_at_s))
         due = min(due_s, default=_NEVER)
         return None if due == _NEVER else max(due, now_s)
