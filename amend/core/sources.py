@@ -8,7 +8,7 @@
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from amend.core.model import RelPath, Source, SourceKind, path_bytes
 
@@ -16,7 +16,9 @@ from amend.core.model import RelPath, Source, SourceKind, path_bytes
 PATH_BYTES_MAX: Final = 4096
 
 # What nearly every spec is: names that do not begin with a dot, no wild card, no colon.
-_PLAIN: Final = re.compile(r"(?:[\w@+-][\w@+.-]*/)*[\w@+-][\w@+.-]*", re.ASCII)
+_PLAIN_PATH: Final = r"(?:[\w@+-][\w@+.-]*+/)*+[\w@+-][\w@+.-]*+"
+_PLAIN: Final = re.compile(_PLAIN_PATH, re.ASCII)
+_PLAIN_LINES: Final = re.compile(rf"{_PLAIN_PATH}(?:\n{_PLAIN_PATH})*", re.ASCII)
 _SIBLING: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*):(.*)", re.DOTALL)
 
 
@@ -64,3 +66,13 @@ def parse_spec(text: str) -> Source:
             raise ValueError("has `**` inside a name; it stands alone between slashes")
         return Source(SourceKind.GLOB, clean, sibling)
     return Source(SourceKind.LISTING if is_directory else SourceKind.FILE, clean, sibling)
+
+
+def are_plain(specs: list[Any]) -> bool:
+    """Whether all of these are texts that `parse_spec` takes, said fast and never wrongly; False
+    also where it would have to look closer."""
+    try:
+        lines = "\n".join(specs)
+    except TypeError:
+        return False
+    return len(lines) < PATH_BYTES_MAX and _PLAIN_LINES.fullmatch(lines) is not None
