@@ -101,6 +101,8 @@ class _Connection(http.client.HTTPConnection):
         super().__init__("amend")
         self._path = path
         self._answer_s = answer_s
+        # http.client lets go of its own reference when an answer is to end with the connection.
+        self.kept: socket.socket | None = None
 
     def connect(self) -> None:
         if os.lstat(self._path).st_uid != os.geteuid():
@@ -113,7 +115,7 @@ class _Connection(http.client.HTTPConnection):
         except BaseException:
             sock.close()
             raise
-        self.sock = sock
+        self.sock = self.kept = sock
 
 
 class Client:
@@ -234,10 +236,8 @@ class Stream:
 
     def wait_at_most(self, seconds: float) -> None:
         """From now on `NoDaemon` (hung) is raised when nothing at all came for so long."""
-        # http.client hands the socket over to the response when the connection is to be closed.
-        sock = self._connection.sock
-        if sock is not None:
-            sock.settimeout(seconds)
+        assert self._connection.kept is not None
+        self._connection.kept.settimeout(seconds)
 
     def __iter__(self) -> Iterator[Event]:
         identity, data = "", []
