@@ -30,7 +30,7 @@ PUT = b'{"summary":"s","files":["a.py"]}'
 
 @pytest.fixture(scope="module")
 def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy()
+    return uvloop.EventLoopPolicy()  # type: ignore[no-any-return, unused-ignore]
 
 
 GOLDEN: list[tuple[str, str, bytes, int, Any]] = [

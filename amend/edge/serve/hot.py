@@ -63,15 +63,17 @@ class Front:
         started_s = time.perf_counter()
         status, route = GONE, NO_ROUTE
         try:
+            # Whole before anything is answered: a client that still writes would not read.
+            body = await read_body(receive)
             if any(name == b"origin" for name, _ in scope["headers"]):
                 status = await _send_problem(send, _BROWSER)
             elif scope["path"] == LOOKUP and scope["method"] == "POST":
                 route = LOOKUP
-                status = await self._lookup(receive, send)
+                status = await self._lookup(body, send)
             elif _CONTROL.search(scope["path"]):
                 status = await _send_problem(send, _CONTROLLED)
             else:
-                status = await self._pass_on(scope, receive, send)
+                status = await self._pass_on(scope, replay(body, receive), send)
                 route = getattr(scope.get("route"), "path", NO_ROUTE)
         except Gone:
             status = GONE
@@ -79,16 +81,15 @@ class Front:
             status = scope.get(CUT, status)
             self._on_request(scope["method"], route, status, time.perf_counter() - started_s)
 
-    async def _lookup(self, receive: Receive, send: Send) -> int:
-        body = await read_body(receive)
+    async def _lookup(self, body: bytes, send: Send) -> int:
         try:
             answer = await self._backend.lookup(parse_request(LookupRequest, body))
-            status, body, kind = 200, to_json_bytes(answer), b"application/json"
+            answer_bytes = to_json_bytes(answer)
         except Exception as error:
             problem = problem_of(error) or bug_problem(self._on_bug(error))
-            status, body, kind = problem.status, problem.body(), PROBLEM_JSON
-        await _send_whole(send, status, body, kind)
-        return status
+            return await _send_problem(send, problem)
+        await _send_whole(send, 200, answer_bytes, b"application/json")
+        return 200
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> int:
         status = 0
@@ -123,8 +124,6 @@ class Catcher:
 
         try:
             await self._app(scope, receive, noting)
-        except Gone:
-            return
         except Exception as error:
             problem = bug_problem(self._on_bug(error))
             if started:
@@ -144,6 +143,16 @@ async def read_body(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """What the app receives: the body, then whatever else there is to hear."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return first.pop() if first else await receive()
+
+    return received
 
 
 async def _send_problem(send: Send, problem: Problem) -> int:

@@ -13,6 +13,7 @@ import asyncio
 import enum
 import logging
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -184,7 +185,7 @@ class Protocol(HttpToolsProtocol):
         if self._phase is not Phase.IDLE:
             self.reject(Problem(400, "the request ended before its end", "send all of it"))
             return False
-        if not self._answering():
+        if not self._answering() or _has_left(self.transport):
             return False
         self.cycle.keep_alive = False
         return True
@@ -306,6 +307,16 @@ class Protocol(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         self._deadline = self.loop.call_later(self._limits.linger_s, self.transport.close)
+
+
+def _has_left(transport: asyncio.Transport) -> bool:
+    """Whether the other end is closed altogether; on Linux, a half-closed one does not hang up.
+
+    Elsewhere such a client may be noticed only by the next write.
+    """
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def _answer(problem: Problem) -> bytes:

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from amend.edge.serve.events import MEDIA_TYPE, EventStream
-from amend.edge.serve.hot import Catcher, OnBug, read_body
+from amend.edge.serve.hot import Catcher, OnBug
 from amend.edge.serve.openapi import describe, takes
 from amend.edge.serve.problems import (
     PROBLEM_JSON,
@@ -57,7 +57,7 @@ def _exact(request: Request, cwd: str) -> str:
 
 def _body(model: type[_M]) -> Callable[[Request], Awaitable[_M]]:
     async def parsed(request: Request) -> _M:
-        return parse_request(model, await read_body(request.receive))
+        return parse_request(model, await request.body())
 
     return parsed
 

@@ -100,3 +100,4 @@ class ApiServer:
             except TimeoutError:
                 for deaf in list(shared.open):
                     deaf.transport.abort()
+                await shared.emptied.wait()
