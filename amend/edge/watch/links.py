@@ -3,19 +3,21 @@
 import os
 import stat
 from collections import deque
+from itertools import takewhile
 from typing import Final
 
 # What the kernel itself follows before it says ELOOP.
 LINKS_MAX: Final = 40
 
 
-def names_on_the_way(root: bytes, path: bytes) -> list[bytes]:
-    """Absolute names whose change can change what `root/path` leads to: each link passed, then the
-    end of the way. One name, the path itself, when no link is on it. More than `LINKS_MAX` links
-    end the way at the last one."""
-    names = []
-    at = root
-    rest = deque(path.split(b"/") if path else [])
+def names_on_the_way(start: bytes, path: bytes) -> list[bytes]:
+    """Absolute names whose change can change what `start/path` leads to: each link passed, then
+    the end of the way; just the end where no link is on it. Links in `start` are not looked for.
+    After more than `LINKS_MAX` links there is no end: only the links are returned.
+    """
+    names: list[bytes] = []
+    at = start
+    rest = deque(path.split(b"/"))
     while rest:
         part = rest.popleft()
         if part in (b"", b"."):
@@ -28,7 +30,9 @@ def names_on_the_way(root: bytes, path: bytes) -> list[bytes]:
             is_link = stat.S_ISLNK(os.lstat(name).st_mode)
             target = os.readlink(name) if is_link else b""
         except OSError:
-            at = b"/".join((name, *rest))
+            # Nothing there: the rest would be beneath it, as far as that can be told by names.
+            beneath = takewhile(lambda part: part != b"..", rest)
+            at = b"/".join((name, *(part for part in beneath if part not in (b"", b"."))))
             break
         if not is_link:
             at = name

@@ -1,12 +1,16 @@
-"""The watch the daemon uses: each root on the backend that its filesystem needs."""
+"""The watch the daemon uses: each root on the backend that its filesystem needs.
+
+A root moves to another backend, with all that is wanted beneath it, when what is mounted there has
+changed, or when inotify has an instance for amend again. Everything it wants is reported then.
+"""
 
 import asyncio
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterator
 
 from amend.edge.watch.filesystems import Backend, backend_for
 from amend.edge.watch.fsevents import FsEvents
-from amend.edge.watch.inotify import Inotify
-from amend.edge.watch.interface import Key, Touched, Watch, WatchHealth
+from amend.edge.watch.interface import Key, Touched, Wanted, Watch, WatchHealth
 from amend.edge.watch.polling import INTERVAL_S, Polling
 
 
@@ -22,8 +26,9 @@ class Watcher:
         self._watches_max = watches_max
         self._poll_interval_s = poll_interval_s
         self._backend_for = backend_for
-        self._backends: dict[Backend, Watch] = {}
+        self._backends: dict[tuple[Backend, int], Watch] = {}
         self._roots: dict[bytes, Watch] = {}
+        self._touched: set[Key] = set()
         self._started: tuple[asyncio.AbstractEventLoop, Touched] | None = None
 
     def add_root(self, root: bytes) -> None:
@@ -31,25 +36,29 @@ class Watcher:
             watch = self._roots[root] = self._backend(self._backend_for(root))
             watch.add_root(root)
 
-    def _backend(self, wanted: Backend) -> Watch:
-        watch = self._backends.get(wanted)
+    def _backend(self, wanted: Backend, why: int = errno.EREMOTE) -> Watch:
+        """`why` a root is polled: its filesystem is silent, or inotify refused (EMFILE)."""
+        watch = self._backends.get((wanted, why))
         if watch is None:
             try:
-                watch = self._open(wanted)
-            except OSError:
+                watch = self._open(wanted, why)
+            except OSError as error:
                 # No inotify instance is left for this user: slower marks, the same answers.
-                return self._backend(Backend.POLLING)
-            self._backends[wanted] = watch
+                return self._backend(Backend.POLLING, error.errno or errno.EMFILE)
+            self._backends[wanted, why] = watch
             if self._started is not None:
                 watch.start(*self._started)
         return watch
 
-    def _open(self, wanted: Backend) -> Watch:
+    def _open(self, wanted: Backend, why: int) -> Watch:
         if wanted is Backend.INOTIFY:
+            # Its bindings can be imported on Linux only.
+            from amend.edge.watch.inotify import Inotify  # noqa: PLC0415
+
             return Inotify(watches_max=self._watches_max)
         if wanted is Backend.FSEVENTS:
             return FsEvents()
-        return Polling(interval_s=self._poll_interval_s)
+        return Polling(interval_s=self._poll_interval_s, why=why)
 
     def drop_root(self, root: bytes) -> None:
         watch = self._roots.pop(root, None)
@@ -70,8 +79,11 @@ class Watcher:
         if root in self._roots:
             self._roots[root].unwant_names(root, path, key)
 
+    def wanted(self, root: bytes) -> Iterator[Wanted]:
+        return self._roots[root].wanted(root) if root in self._roots else iter(())
+
     def drain(self) -> set[Key]:
-        touched: set[Key] = set()
+        touched, self._touched = self._touched, set()
         for watch in self._backends.values():
             touched |= watch.drain()
         return touched
@@ -82,8 +94,37 @@ class Watcher:
             watch.start(loop, touched)
 
     def retry_unwatched(self) -> None:
+        for root in list(self._roots):
+            self._move_if_needed(root)
         for watch in self._backends.values():
             watch.retry_unwatched()
+        if self._started is not None and self._touched:
+            loop, deliver = self._started
+            loop.call_soon(self._hand_over, deliver)
+
+    def _move_if_needed(self, root: bytes) -> None:
+        before = self._roots[root]
+        after = self._backend(self._backend_for(root))
+        if after is before:
+            return
+        wanted = list(before.wanted(root))
+        before.drop_root(root)
+        self._roots[root] = after
+        after.add_root(root)
+        for path, key, names in wanted:
+            if names:
+                after.want_names(root, path, key)
+            else:
+                after.want(root, path, key)
+            self._touched.add(key)
+
+    def _hand_over(self, deliver: Touched) -> None:
+        touched, self._touched = self._touched, set()
+        if touched:
+            deliver(touched)
+
+    def unwatched_keys(self) -> set[Key]:
+        return set().union(*(watch.unwatched_keys() for watch in self._backends.values()))
 
     def health(self, root: bytes | None = None) -> WatchHealth:
         """One root's backend with that root's unwatched paths, or all of them added up."""
@@ -93,7 +134,7 @@ class Watcher:
         each = [watch.health() for watch in self._backends.values()]
         seen = [health.last_event_at for health in each if health.last_event_at is not None]
         return WatchHealth(
-            "+".join(health.backend for health in each),
+            "+".join(dict.fromkeys(health.backend for health in each)) or "none",
             sum(health.armed for health in each),
             tuple(item for health in each for item in health.unwatched),
             sum(health.overflows for health in each),
