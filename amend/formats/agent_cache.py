@@ -197,7 +197,8 @@ def _problem(name: EntryName, rule: str, *field: str) -> Problem:
 
 
 def _summary(name: EntryName, value: dict[str, Any], problems: list[Problem]) -> str:
-    key = "text" if name.kind is Kind.PATTERN and "summary" not in value else "summary"
+    as_text = name.kind is Kind.PATTERN and "text" in value and "summary" not in value
+    key = "text" if as_text else "summary"
     summary = value.get(key)
     if isinstance(summary, str):
         return summary
