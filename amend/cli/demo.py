@@ -105,6 +105,8 @@ def _edit(stage: Stage) -> Held:
     ms = (time.perf_counter() - started_s) * 1e3
     stage.sync()
     answer, _ = _answer(stage, "stale", cause="edited")
+    if answer["causes"][0].get("settled") is False:
+        raise StepFailed("git has not been asked whether the edit is committed")
     return Held(f"edit {file}", "stale", _why(answer), {"from write to mark": ms})
 
 
