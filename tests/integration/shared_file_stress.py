@@ -133,8 +133,9 @@ class Writer:
         os.close(fd)
 
     def _missing(self, keys: list[str]) -> list[str]:
-        """Those that do not show up; one on its way back has some time for it."""
-        deadline_s = time.monotonic() + 5.0
+        """Those that do not show up; one on its way back has some time for it, as amend may be
+        dead just now."""
+        deadline_s = time.monotonic() + 20.0
         while True:
             _, document = self._read()
             missing = [key for key in keys if key not in document]

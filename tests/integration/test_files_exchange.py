@@ -424,6 +424,7 @@ def test_killed_at_any_step_the_file_is_whole_and_the_next_start_merges(
     assert all(entry == {"stale": True} for entry in place.content().values())
     assert place.beside() == []
     assert place.retained(".held") == []
+    assert place.retained(".intent") == []
     assert place.retained(".unmerged") == []
 
 
@@ -453,6 +454,22 @@ def test_an_edit_that_a_killed_amend_had_displaced_wins_over_what_it_was_made_fr
 
     assert left["a"]["v"] == 1
     assert {key: entry.get("v") for key, entry in place.content().items()} == {"a": 2, "c": None}
+
+
+def test_what_killed_amends_left_is_taken_up_in_the_order_in_which_it_was_displaced(
+    place: Place,
+) -> None:
+    for n in range(5):
+        door = place.door()
+        held, _ = door.exchange(door.stage(door.read(), dump({f"k{n}": {}})))
+        held.close()
+
+    left = place.door().leftovers()
+
+    read = [each.read() for each in left]
+    for each in left:
+        each.close()
+    assert read == [OLD, *(dump({f"k{n}": {}}) for n in range(4))]
 
 
 class FailingOs:
@@ -540,6 +557,7 @@ def _survives_a_failure(place: Place, failing: FailingOs, theirs: str) -> bool:
     assert all(entry == {"stale": True} for entry in place.content().values())
     assert place.beside() == []
     assert place.retained(".held") == []
+    assert place.retained(".intent") == []
     assert shared.blocked is None
     return happened
 

@@ -340,6 +340,25 @@ def test_a_newer_edit_of_a_recovered_entry_is_not_undone() -> None:
     assert content(world)["a"]["v"] == 2
 
 
+def test_a_version_written_from_an_old_view_does_not_undo_an_older_recovery() -> None:
+    world = World()
+    old = world.put(b'{"a": {}}')
+    shared = shared_file(world, quiet_s=0.0)
+    shared.request(0.0)
+    shared.step(0.0)
+    old.write(b'{"a": {}, "late": {}}')
+    shared.step(0.1)
+    world.put(dump(content(world) | {"y": {}}))
+    shared.request(0.2)
+    meanwhile(world, "exchange", lambda: world.put(b'{"a": {}, "old view": {}}'))
+    shared.step(0.2)
+    old.write(b'{"a": {}, "late": {}, "later": {}}')  # recovered last, displaced first
+
+    settle(shared, 0.3)
+
+    assert set(content(world)) == {"a", "late", "later", "old view"}
+
+
 def test_a_file_that_cannot_be_parsed_is_reported_and_never_written() -> None:
     world = World()
     world.put(b'{"a": ')

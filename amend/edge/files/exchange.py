@@ -6,9 +6,9 @@ not exist is created only if nothing has taken its name meanwhile. Displaced fil
 directory of the caller's.
 
 Names beside the target:
-    .<name>.amend-new-<random>           being written; never held anybody's bytes
-    .<name>.amend-<read>-<new>-<random>  complete, or displaced (see `retained`)
-    .amend-probe-<random>                empty: can this filesystem exchange?
+    .<name>.amend-new-<time>           being written; never held anybody's bytes
+    .<name>.amend-<read>-<new>-<time>  complete, or displaced (see `retained`)
+    .amend-probe-<random>              empty: can this filesystem exchange?
 
 Guarantees: at every step, after a kill or a failure as well, the target is complete, old or new;
 no symlink is followed and none is replaced. Decides nothing about contents (`shared` does). No
@@ -19,6 +19,7 @@ import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ class Door(Protocol):
 
     def discard(self, staged: Staged) -> None: ...
     def leftovers(self) -> list[Held]:
-        """Displaced versions that an amend which was killed did not get to look at."""
+        """Displaced versions, oldest first, that nobody watches: amend was killed, or failed."""
 
 
 def why_not_writable(root: bytes, path: bytes) -> str | None:
@@ -252,13 +253,13 @@ class FileDoor:
 
     def stage(self, present: Present, new: bytes) -> StagedFile:
         dir_fd = _open_parent(self._root, self._path)
-        random = secrets.token_hex(4).encode()
-        name = b".%s.amend-new-%s" % (self._name, random)
+        stamp = b"%016x" % time.time_ns()  # the order of displaced versions matters after a kill
+        name = b".%s.amend-new-%s" % (self._name, stamp)
         ready = b".%s.amend-%s-%s-%s" % (
             self._name,
             digest(present.data or b""),
             digest(new),
-            random,
+            stamp,
         )
         fd = -1
         self._at("staging")
@@ -340,7 +341,7 @@ class FileDoor:
         self._close(staged)
 
     def leftovers(self) -> list[Held]:
-        found: list[Held] = []
+        found: list[HeldFile] = []
         try:
             with suppress(FileNotFoundError, NotADirectoryError):
                 self._left_beside(found)
@@ -348,13 +349,15 @@ class FileDoor:
                 if retain_fd is not None:
                     for name in self._retain.left(retain_fd):
                         found.append(self._leftover(retain_fd, name, retained=True))
+            self._retain.forget_orphans()
         except OSError:
             for held in found:
                 held.close()
             raise
-        return found
+        found.sort(key=HeldFile.stamp)
+        return [*found]
 
-    def _left_beside(self, found: list[Held]) -> None:
+    def _left_beside(self, found: list[HeldFile]) -> None:
         beside = b".%s.amend-" % self._name
         dir_fd = _open_parent(self._root, self._path)
         try:

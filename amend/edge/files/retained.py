@@ -4,10 +4,10 @@ A displaced file is moved at once into a directory of the caller's, out of the u
 stays open. Its name says what amend had read and what it wrote (two digests), so that after a kill
 its bytes can be told from amend's own. Names there begin with a tag of the target:
 
-    <tag>.amend-<read>-<new>-<random>.held      watched, or left by an amend that was killed
-    <tag>.amend-<read>-<new>-<random>.intent    what was read and what was written
-    <tag>.amend-<read>-<new>-<random>.kept      all it says is in the target
-    <tag>.amend-<read>-<new>-<random>.unmerged  could not be parsed
+    <tag>.amend-<read>-<new>-<time>.held      watched, or left by an amend that was killed
+    <tag>.amend-<read>-<new>-<time>.intent    what was read and what was written
+    <tag>.amend-<read>-<new>-<time>.kept      all it says is in the target
+    <tag>.amend-<read>-<new>-<time>.unmerged  could not be parsed
 
 Guarantees: no displaced file is removed before all it says is in the target, or a copy is here; at
 most `KEPT_MAX` and `UNMERGED_MAX` stay. On another filesystem than the target's, displaced files
@@ -115,18 +115,29 @@ class Retain:
             if name.startswith(self._tag) and name.endswith(b".held") and name not in self.live
         ]
 
+    def forget_orphans(self) -> None:
+        """Remove what a kill left of writes that displaced nothing."""
+        with self.opened() as fd:
+            if fd is None:
+                return
+            wanted = {self.name_for(name, b".intent") for name in self.live}
+            for name in names_in(fd):
+                mine = name.startswith(self._tag) and name.endswith(b".intent")
+                if mine and name not in wanted:
+                    unlink(fd, name)
+
     def prune(self) -> None:
         """Keep the newest few displaced files of this target."""
         with self.opened() as fd:
             if fd is None:
                 return
             for suffix, kept_max in ((b".kept", KEPT_MAX), (b".unmerged", UNMERGED_MAX)):
-                aged = [
-                    (os.stat(name, dir_fd=fd).st_ctime_ns, name)
+                kept = [
+                    name
                     for name in names_in(fd)
                     if name.startswith(self._tag) and name.endswith(suffix)
                 ]
-                for _, name in sorted(aged)[:-kept_max]:
+                for name in sorted(kept, key=stamp_in)[:-kept_max]:
                     unlink(fd, name)
 
 
@@ -160,6 +171,9 @@ class HeldFile:
             os.close(self._fd)
             raise
         retain.live.add(name)
+
+    def stamp(self) -> bytes:
+        return stamp_in(self._name)
 
     def knows(self, content: bytes) -> bool:
         """Whether nobody but amend has anything to say in `content`."""
@@ -225,6 +239,11 @@ def digest(content: bytes) -> bytes:
 def digests_in(name: bytes) -> tuple[bytes, ...]:
     """Of what was read and of what was written, from a displaced file's name."""
     return tuple(name[name.rindex(_MARK) + len(_MARK) :].split(b".")[0].split(b"-")[:2])
+
+
+def stamp_in(name: bytes) -> bytes:
+    """When it was displaced, from its name; orders names by wall time."""
+    return name[name.rindex(_MARK) + len(_MARK) :].split(b".")[0].rpartition(b"-")[2]
 
 
 def identity(found: os.stat_result) -> bytes:

@@ -131,8 +131,8 @@ class SharedFile:
         self._retry_at_s = 0.0
         self._failures = 0
         self._look_for_leftovers = False
-        self._displaced: list[_Displaced] = []
-        self._recoveries: list[_Recovery] = []  # oldest first
+        self._displaced: list[_Displaced] = []  # in the order in which they were displaced
+        self._recoveries: list[_Recovery] = []  # likewise
 
     def noticed(self, now_s: float) -> None:
         """Something touched the file, be it amend itself."""
@@ -345,6 +345,7 @@ class SharedFile:
         displaced.seen, displaced.unsettled, displaced.problem = content, None, ""
         self._recoveries = [r for r in self._recoveries if r.source is not displaced]
         self._recoveries.append(_Recovery(displaced, held.ours, whole))
+        self._recoveries.sort(key=lambda recovery: self._displaced.index(recovery.source))
         self._quiet_since_s = now_s
         self._checked = None
 
