@@ -67,6 +67,8 @@ def set_canaries(repository: Repository, directory: Path) -> Path:
     script.chmod(0o755)
     hooks = directory / "hooks"
     hooks.mkdir()
+    (repository.root / ".git" / "hooks").mkdir()
+    (repository.root / ".git" / "info").mkdir()
     for hook in ("post-index-change", "reference-transaction", "pre-auto-gc", "post-checkout"):
         (hooks / hook).symlink_to(script)
         (repository.root / ".git" / "hooks" / hook).symlink_to(script)
@@ -180,7 +182,7 @@ def test_an_include_that_hangs_is_a_time_out_and_leaves_no_process(
     places = repository.places
     began_s = time.monotonic()
 
-    with pytest.raises(GitTimedOut, match="list the files of a commit within 0.3 s"):
+    with pytest.raises(GitTimedOut, match="list the files of a commit within"):
         entries_at(places, "HEAD", [b"a"], limit_s=0.3)
     found = last_commits(places, "HEAD", [b"a", *(b"x%d" % i for i in range(9))], limit_s=0.3)
 

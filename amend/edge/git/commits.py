@@ -5,7 +5,7 @@ for a path that is gone the commit that deleted it: `git log -1 --first-parent -
 exactly that path. A shallow clone's oldest commits bring everything at once and nothing in truth,
 so they are no answer.
 
-Measured on two histories of 46,000 and 90,000 commits: comparing every commit with its parent costs
+Measured on two histories of 46,000 first parents: comparing every commit with its parent costs
 0.12 ms a commit for any number of paths, asking for one path about 0.015 ms a commit. Limiting the
 comparison to the paths makes it dearer (200 paths: nine times).
 """
@@ -161,7 +161,7 @@ def describe(places: RepositoryPlaces, oids: Iterable[str], until_s: float) -> d
             continue  # a line "commit <id>", which newer versions of git can leave out
         oid, authored_at, committed_at = facts[0].decode(), _time(facts[1]), _time(facts[2])
         if authored_at is not None and committed_at is not None:
-            subject = facts[3].decode("utf-8", "replace")[:_SUBJECT_CHARS_MAX]
+            subject = facts[3].decode("utf-8", "replace").strip()[:_SUBJECT_CHARS_MAX]
             told[oid] = Described(Commit(oid, authored_at, subject), committed_at)
     return told
 
