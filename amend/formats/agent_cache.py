@@ -461,7 +461,8 @@ def merge(base: bytes | None, theirs: bytes, onto: bytes) -> bytes:
     edits: list[_AnyEdit] = [*_puts_of(new, written)]
     edits += [Remove(n) for n in was.entries if n not in new.entries and n in now.entries]
     merged = parse(_apply(now, edits)) if edits else now
-    return encode(splice(merged.text, _other_splices(was, new, merged)))
+    others = _other_splices(was, new, merged)
+    return encode(splice(merged.text, others)) if others else merged.data
 
 
 def _puts_of(document: CacheDocument, names: Sequence[EntryName]) -> list[_PutText]:
