@@ -1,6 +1,7 @@
 """Real git repositories for tests: private HOME, nobody's configuration, times that move on."""
 
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -75,3 +76,42 @@ def new_repository(root: Path, home: Path, *options: str) -> Repository:
     repository = Repository(root, home)
     repository.git("init", "-q", "-b", "main", "--template=", *options)
     return repository
+
+
+def random_history(repository: Repository, seed: int, count: int) -> list[bytes]:
+    """A fast-import of merges of everything into everything; its paths. Clocks
+    differ."""
+    dice = random.Random(seed)
+    paths = [b"p%d" % i for i in range(14)] + [b"d/p%d" % i for i in range(6)] + [b"d/e/\xff"]
+    trees: list[dict[bytes, bytes]] = []
+    stream = []
+    for number in range(1, count + 1):
+        parents: list[int] = []
+        if number > 1:
+            parents = [number - 1 if dice.random() < 0.97 else dice.randrange(1, number)]
+            parents += [dice.randrange(1, number) for _ in range(dice.choice([0, 0, 1, 1, 2]))]
+        parents = list(dict.fromkeys(parents))
+        tree = dict(trees[parents[0] - 1]) if parents else {}
+        for other in parents[1:]:
+            theirs = trees[other - 1]
+            for path in dice.sample(paths, 5):
+                if path in theirs:
+                    tree[path] = theirs[path]
+        for path in dice.sample(paths, dice.choice([0, 1, 2, 3])):
+            if dice.random() < 0.25:
+                tree.pop(path, None)
+            else:
+                tree[path] = b"%d" % dice.randrange(4)
+        trees.append(tree)
+        when = FIRST_COMMIT_S + number * 60 + dice.choice([0, 0, 0, -600, 600])
+        stream.append(b"commit refs/heads/main\nmark :%d\n" % number)
+        stream.append(b"committer C <c@example.org> %d +0000\ndata 1\nx\n" % when)
+        if parents:
+            stream.append(b"from :%d\n" % parents[0])
+        stream += [b"merge :%d\n" % other for other in parents[1:]]
+        stream.append(b"deleteall\n")
+        for path, text in tree.items():
+            quoted = path.replace(b"\xff", b"\\377")
+            stream.append(b'M 100644 inline "%s"\ndata %d\n%s\n' % (quoted, len(text), text))
+    repository.git("fast-import", "--quiet", "--force", stdin=b"".join(stream))
+    return paths

@@ -1,13 +1,20 @@
 """Whether a file was at a time as it is now."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from amend.edge.git import baselines as baselines_module
 from amend.edge.git.head import read_head
-from amend.edge.git.history import Baseline, baseline
-from tests.integration.git_repositories import Repository, new_repository
+from amend.edge.git.history import AsOf, Baseline, baseline, baselines, entries_at
+from tests.integration.git_repositories import (
+    FIRST_COMMIT_S,
+    Repository,
+    new_repository,
+    random_history,
+)
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 HALF_A_STEP = timedelta(seconds=30)
@@ -178,8 +185,6 @@ def test_a_commit_of_the_reflog_that_is_gone_leaves_it_to_time(repository: Repos
 
 
 def test_a_fifo_or_nonsense_for_a_reflog_is_no_wait(repository: Repository) -> None:
-    import os
-
     repository.commit("first", a="one\n")
     first = clock(repository)
     log = repository.root / ".git" / "logs" / "HEAD"
@@ -215,3 +220,66 @@ def test_a_symlink_and_another_hash_cannot_be_told(repository: Repository, tmp_p
 
     assert was(repository, NOW, "link") is Baseline.CANNOT_TELL
     assert answer == {b"a": Baseline.CANNOT_TELL}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_times_at_once_give_what_each_last_commit_says(
+    repository: Repository, seed: int
+) -> None:
+    paths = random_history(repository, seed, 60)
+    repository.git("reset", "-q", "--hard")
+    places = repository.places
+    (repository.root / ".git" / "logs" / "HEAD").unlink()
+    head = read_head(places)
+    blobs = {}
+    changed_s = {}
+    for path, entry in entries_at(places, "HEAD", paths).items():
+        assert entry.blob is not None
+        blobs[path] = entry.blob
+        log = repository.git("log", "-1", "--first-parent", "-m", "--format=%ct", "--", path)
+        changed_s[path] = int(log)
+    times = range(FIRST_COMMIT_S - 900, FIRST_COMMIT_S + 4800, 120)
+    asked = [AsOf(datetime.fromtimestamp(s, UTC), frozenset(blobs)) for s in times]
+
+    answers = baselines(places, head, blobs, asked, NOW)
+
+    for second, answer in zip(times, answers, strict=True):
+        assert answer == {
+            path: Baseline.MATCHED if changed_s[path] <= second else Baseline.CHANGED
+            for path in blobs
+        }
+
+
+def test_each_time_of_many_is_answered_for_its_own_paths(repository: Repository) -> None:
+    repository.commit("first", a="one\n", b="two\n")
+    first = clock(repository) + HALF_A_STEP
+    repository.commit("second", a="three\n")
+    blobs = {b"a": repository.blob("three\n"), b"b": b"x" * 20, b"new": b"x" * 20}
+    asked = [
+        AsOf(first, frozenset({b"a", b"new"})),
+        AsOf(NOW, frozenset({b"a", b"b"})),
+        AsOf(NOW + timedelta(days=1), frozenset({b"a"})),
+        AsOf(NOW, frozenset()),
+    ]
+
+    answers = baselines(repository.places, read_head(repository.places), blobs, asked, NOW)
+
+    assert answers == [
+        {b"a": Baseline.CHANGED, b"new": Baseline.UNTRACKED},
+        {b"a": Baseline.MATCHED, b"b": Baseline.MODIFIED},
+        {b"a": Baseline.CANNOT_TELL},
+        {},
+    ]
+
+
+def test_more_history_than_there_is_time_for_cannot_be_told(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit("first", a="one\n")
+    first = clock(repository)
+    repository.commit("second", b="two\n")
+    fresh = clone(repository, tmp_path / "clone")
+    monkeypatch.setattr(baselines_module, "_LINE_MAX", 1)
+
+    assert was(fresh, first, "b") is Baseline.CHANGED
+    assert was(fresh, first) is Baseline.CANNOT_TELL

@@ -1,7 +1,6 @@
 """Which commit brought it, what a commit holds: compared with git's own answers."""
 
 import os
-import random
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +10,12 @@ from amend.edge.git import commits, trees
 from amend.edge.git.head import read_head
 from amend.edge.git.history import changed_paths, entries_at, is_tracked, last_commits
 from amend.edge.git.run import GitFailed
-from tests.integration.git_repositories import FIRST_COMMIT_S, Repository, new_repository
+from tests.integration.git_repositories import (
+    FIRST_COMMIT_S,
+    Repository,
+    new_repository,
+    random_history,
+)
 
 
 @pytest.fixture
@@ -220,44 +224,6 @@ def test_no_time_is_no_answer(repository: Repository) -> None:
     repository.commit("root", a="one\n")
 
     assert last_commits(repository.places, "HEAD", [b"a"], limit_s=0.0) == {}
-
-
-def random_history(repository: Repository, seed: int, count: int) -> list[bytes]:
-    """A fast-import of merges of everything into everything; its paths."""
-    dice = random.Random(seed)
-    paths = [b"p%d" % i for i in range(14)] + [b"d/p%d" % i for i in range(6)] + [b"d/e/\xff"]
-    trees: list[dict[bytes, bytes]] = []
-    stream = []
-    for number in range(1, count + 1):
-        parents: list[int] = []
-        if number > 1:
-            parents = [number - 1 if dice.random() < 0.97 else dice.randrange(1, number)]
-            parents += [dice.randrange(1, number) for _ in range(dice.choice([0, 0, 1, 1, 2]))]
-        parents = list(dict.fromkeys(parents))
-        tree = dict(trees[parents[0] - 1]) if parents else {}
-        for other in parents[1:]:
-            theirs = trees[other - 1]
-            for path in dice.sample(paths, 5):
-                if path in theirs:
-                    tree[path] = theirs[path]
-        for path in dice.sample(paths, dice.choice([0, 1, 2, 3])):
-            if dice.random() < 0.25:
-                tree.pop(path, None)
-            else:
-                tree[path] = b"%d" % dice.randrange(4)
-        trees.append(tree)
-        when = FIRST_COMMIT_S + number * 60
-        stream.append(b"commit refs/heads/main\nmark :%d\n" % number)
-        stream.append(b"committer C <c@example.org> %d +0000\ndata 1\nx\n" % when)
-        if parents:
-            stream.append(b"from :%d\n" % parents[0])
-        stream += [b"merge :%d\n" % other for other in parents[1:]]
-        stream.append(b"deleteall\n")
-        for path, text in tree.items():
-            quoted = path.replace(b"\xff", b"\\377")
-            stream.append(b'M 100644 inline "%s"\ndata %d\n%s\n' % (quoted, len(text), text))
-    repository.git("fast-import", "--quiet", "--force", stdin=b"".join(stream))
-    return paths
 
 
 @pytest.mark.parametrize("seed", range(4))

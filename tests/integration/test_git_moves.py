@@ -255,3 +255,30 @@ def test_many_are_found_in_one_go(repository: Repository) -> None:
     expected = {b"m/%d" % n: b"n/%d" % n for n in range(10)}
     assert found == expected | {b"m/%d" % n: b"m/x%d" % n for n in range(10, 20)}
     assert places.tally.commands - before <= 10
+
+
+def test_without_time_nothing_is_found_and_nothing_raised(repository: Repository) -> None:
+    repository.git("mv", "d/a", "d/b")
+    repository.commit("rename", **{"e/x": "x\n"})
+    (repository.root / "e" / "x").unlink()
+    places = repository.places
+    gone = {b"d/a": repository.blob(TEXT), b"e/x": repository.blob("x\n")}
+
+    found = find_moves(
+        places,
+        repository.head(),
+        gone,
+        hash_path=lambda path: hash_path(repository, path),
+        list_directory=lambda path: list_directory(repository, path),
+    )
+    nothing = find_moves(
+        places,
+        repository.head(),
+        gone,
+        hash_path=lambda path: hash_path(repository, path),
+        list_directory=lambda path: list_directory(repository, path),
+        limit_s=0.0,
+    )
+
+    assert found == {b"d/a": b"d/b"}
+    assert nothing == {}

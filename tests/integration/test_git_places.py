@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from amend.edge.git.history import entries_at
 from amend.edge.git.places import discover, verify
 from amend.edge.git.run import GitFailed
 from amend.errors import Refused
@@ -115,6 +116,18 @@ def test_a_bare_repository_is_not_found(repository: Repository, tmp_path: Path) 
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
 
     assert discover(os.fsencode(tmp_path / "bare.git")) is None
+
+
+def test_a_worktree_of_a_bare_repository_is_found(repository: Repository, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.git"
+    repository.git("clone", "-q", "--bare", ".", str(bare))
+    repository.git("-C", str(bare), "worktree", "add", "-q", str(tmp_path / "tree"), "main")
+
+    places = Repository(tmp_path / "tree", tmp_path / "home").places
+
+    verify(places)
+    assert places.common_dir == os.fsencode(bare)
+    assert b"a" in entries_at(places, "HEAD", [b"a"])
 
 
 def test_a_repository_without_a_worktree_does_not_pass_verification(

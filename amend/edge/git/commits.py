@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Final
 
 from amend.core.model import Commit
@@ -40,9 +41,12 @@ _SUBJECT_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    commit: Commit
-    committed_at: datetime
+class OnLine:
+    """A commit on a line of first parents. `second`: its committer's time, seconds since 1970."""
+
+    oid: str
+    parent: str | None
+    second: int
 
 
 def last_commits(
@@ -58,8 +62,8 @@ def last_commits(
     boundary = shallow_boundary(places)
     oids = set(found.values()) - boundary
     # It takes milliseconds; what was found up to the last moment is worth them.
-    told = describe(places, oids, max(until_s, time.monotonic() + 1))
-    return {path: told[oid].commit for path, oid in found.items() if oid in told}
+    told = _described(places, oids, max(until_s, time.monotonic() + 1))
+    return {path: told[oid] for path, oid in found.items() if oid in told}
 
 
 def last_oids(
@@ -91,21 +95,58 @@ def _walk(
 ) -> tuple[dict[bytes, str], str | None]:
     """For every path that the `count` commits from `start` changed, the newest of them; and where
     to go on, None at the end."""
-    arguments = ["--parents", f"--max-count={count}", start, "--"]
-    listing = ask(places, WALK, arguments, until_s=until_s).splitlines()
-    pairs = [line.split(b" ")[:2] for line in listing]
+    line = first_parents(places, start, until_s, count_max=count)
+    brought = _brought(places, line, until_s)
+    return brought, line[-1].parent if line else None
+
+
+def first_parents(
+    places: RepositoryPlaces, start: str, until_s: float, *, count_max: int
+) -> list[OnLine]:
+    """The commits from `start` along first parents, newest first."""
+    arguments = ["--timestamp", "--parents", f"--max-count={count_max}", start, "--"]
+    line = []
+    for facts in ask(places, WALK, arguments, until_s=until_s).decode().splitlines():
+        second, oid, *parents = facts.split(" ")
+        line.append(OnLine(oid, parents[0] if parents else None, int(second)))
+    return line
+
+
+def newest_changes(
+    places: RepositoryPlaces, line: Sequence[OnLine], paths: Iterable[bytes], until_s: float
+) -> tuple[dict[bytes, OnLine], bool]:
+    """The newest commit on the line to change each path; and whether all of the line was looked
+    at, or enough: only then does a path that is not found have none there."""
+    missing = askable(paths)
+    found: dict[bytes, OnLine] = {}
+    begin = 0
+    for step in chain(_STEPS, repeat(_STEPS[-1])):
+        if not missing or begin >= len(line):
+            return found, True
+        portion = line[begin : begin + step]
+        try:
+            brought = _brought(places, portion, until_s)
+        except GitFailed:
+            return found, False
+        by_oid = {commit.oid: commit for commit in portion}
+        found |= {path: by_oid[brought[path]] for path in missing & brought.keys()}
+        missing -= found.keys()
+        begin += step
+    raise AssertionError("the steps never end")
+
+
+def _brought(places: RepositoryPlaces, line: Sequence[OnLine], until_s: float) -> dict[bytes, str]:
     output = ask(
         places,
         CHANGES,
         ["--stdin", "--root", "-m", "--raw"],
-        stdin=b"".join(b" ".join(pair) + b"\n" for pair in pairs),
+        stdin="".join(f"{c.oid} {c.parent or ''}".rstrip() + "\n" for c in line).encode(),
         until_s=until_s,
     )
     brought: dict[bytes, str] = {}
-    for commit, change in raw_changes(output):
-        brought.setdefault(change.path, commit)
-    last = pairs[-1] if pairs else []
-    return brought, last[1].decode() if len(last) > 1 else None
+    for oid, change in raw_changes(output):
+        brought.setdefault(change.path, oid)
+    return brought
 
 
 def _one_by_one(
@@ -139,7 +180,7 @@ def shallow_boundary(places: RepositoryPlaces) -> frozenset[str]:
     return frozenset(text.decode("ascii", "replace").split())
 
 
-def describe(places: RepositoryPlaces, oids: Iterable[str], until_s: float) -> dict[str, Described]:
+def _described(places: RepositoryPlaces, oids: Iterable[str], until_s: float) -> dict[str, Commit]:
     """What can be told of these commits, in whatever encoding they were written."""
     wanted = sorted(set(oids))
     if not wanted:
@@ -148,7 +189,7 @@ def describe(places: RepositoryPlaces, oids: Iterable[str], until_s: float) -> d
         output = ask(
             places,
             DESCRIBE,
-            ["--format=%H%x00%at%x00%ct%x00%s"],
+            ["--format=%H%x00%at%x00%s"],
             stdin="".join(oid + "\n" for oid in wanted).encode(),
             until_s=until_s,
         )
@@ -156,13 +197,13 @@ def describe(places: RepositoryPlaces, oids: Iterable[str], until_s: float) -> d
         return {}
     told = {}
     for line in output.split(b"\n"):
-        facts = line.split(b"\0", 3)
-        if len(facts) < 4:
+        facts = line.split(b"\0", 2)
+        if len(facts) < 3:
             continue  # a line "commit <id>", which newer versions of git can leave out
-        oid, authored_at, committed_at = facts[0].decode(), _time(facts[1]), _time(facts[2])
-        if authored_at is not None and committed_at is not None:
-            subject = facts[3].decode("utf-8", "replace").strip()[:_SUBJECT_CHARS_MAX]
-            told[oid] = Described(Commit(oid, authored_at, subject), committed_at)
+        oid, authored_at = facts[0].decode(), _time(facts[1])
+        if authored_at is not None:
+            subject = facts[2].decode("utf-8", "replace").strip()[:_SUBJECT_CHARS_MAX]
+            told[oid] = Commit(oid, authored_at, subject)
     return told
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from amend.edge.git.commits import last_oids
 from amend.edge.git.places import RepositoryPlaces, ask
-from amend.edge.git.run import CHANGES, LIMIT_S, GitFailed
+from amend.edge.git.run import CHANGES, LIMIT_S, GitFailed, GitTimedOut
 from amend.edge.git.trees import entries_until, index_entries, raw_changes
 
 EMPTY_BLOB: Final = bytes.fromhex("e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
@@ -71,18 +71,12 @@ def find_moves(
         return {}
     search = _Search(places, head, hash_path, list_directory, time.monotonic() + limit_s)
     moves: dict[bytes, bytes] = {}
-    for _ in range(_HOPS_MAX):
-        if not at:
-            break
-        at_head = search.held(head, at.values())
-        kept = {path: gone[path] for path in at if at[path] in at_head}
-        lost = {path: gone[path] for path in at if at[path] not in at_head}
-        moves |= search.uncommitted({path: (at[path], blob) for path, blob in kept.items()})
-        at = search.committed({path: (at[path], blob) for path, blob in lost.items()})
-        here = search.held(head, at.values())
-        arrived = {p: to for p, to in at.items() if to in here and hash_path(to) is not None}
-        moves |= arrived
-        at = {path: to for path, to in at.items() if path not in arrived}
+    try:
+        for _ in range(_HOPS_MAX):
+            if at:
+                at = search.hop(at, gone, moves)
+    except GitTimedOut:
+        pass  # what was found counts
     return moves
 
 
@@ -95,6 +89,22 @@ class _Search:
     hash_path: Callable[[bytes], bytes | None]
     list_directory: Callable[[bytes], Sequence[bytes]]
     until_s: float
+
+    def hop(
+        self, at: Mapping[bytes, bytes], gone: Mapping[bytes, bytes], moves: dict[bytes, bytes]
+    ) -> dict[bytes, bytes]:
+        """Follow each cited path one rename on from where it is `at`, into `moves` those that are
+        there; the rest is to be followed further."""
+        at_head = self.held(self.head, at.values())
+        kept = {path: (to, gone[path]) for path, to in at.items() if to in at_head}
+        lost = {path: (to, gone[path]) for path, to in at.items() if to not in at_head}
+        moves |= self.uncommitted(kept)
+        further = self.committed(lost)
+        here = self.held(self.head, further.values())
+        for path, to in list(further.items()):
+            if to in here and self.hash_path(to) is not None:
+                moves[path] = further.pop(path)
+        return further
 
     def held(self, treeish: str, paths: Iterable[bytes]) -> set[bytes]:
         return set(entries_until(self.places, treeish, paths, self.until_s))

@@ -52,7 +52,9 @@ BRANCH: Final = _command("symbolic-ref --quiet HEAD", to="say which branch is ch
 TREE: Final = _command("ls-tree -z --full-tree", to="list the files of a commit")
 INDEX: Final = _command("ls-files -s -z", to="list the files of the index")
 WALK: Final = _command(
-    "rev-list --first-parent", "--parents", "--max-count", to="walk through the history"
+    "rev-list --first-parent",
+    *("--parents", "--timestamp", "--max-count"),
+    to="walk through the history",
 )
 DESCRIBE: Final = _command(
     "rev-list --no-walk=unsorted --encoding=UTF-8 --stdin", "--format", to="describe a commit"
