@@ -91,7 +91,7 @@ class Daemon:
                 if self.get("/readyz")["ok"]:
                     return
             except (OSError, http.client.HTTPException):
-                self._connection = None
+                self._hang_up()
             if self.process.poll() is not None or time.monotonic() > until_s:
                 raise RuntimeError(f"the daemon did not start:\n{self.log_path.read_text()}")
             time.sleep(0.01)
@@ -99,12 +99,15 @@ class Daemon:
     def stop(self, *, kill: bool = False) -> None:
         if self.process is None:
             return
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._hang_up()
         (self.process.kill if kill else self.process.terminate)()
         self.process.wait(20)
         self.process = None
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -118,8 +121,8 @@ class Daemon:
             self._connection.request(method, path, payload, headers)
             answer = self._connection.getresponse()
             text = answer.read()
-        except (http.client.RemoteDisconnected, BrokenPipeError):
-            self._connection = None  # closed while idle; ask once more
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            self._hang_up()  # closed while idle; ask once more
             return self.request(method, path, body)
         kind = answer.headers.get_content_type()
         return answer.status, json.loads(text) if text and kind.endswith("json") else text.decode()

@@ -5,6 +5,7 @@ cited; text turns into them with the filesystem's surrogate escapes (`path_bytes
 Nothing here reads a clock or a disk.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +19,10 @@ VERSIONS_MAX: Final = 8
 
 GIT_MODE_FILE: Final = 0o100644
 GIT_MODE_EXECUTABLE: Final = 0o100755
+
+
+# What would be read as a sibling's name or as an assertion of absence.
+_NEEDS_DOT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*:|!")
 
 
 def path_text(path: bytes) -> str:
@@ -53,12 +58,14 @@ class Source:
 
     @property
     def spec(self) -> str:
-        """As it is written in a `files` list."""
+        """As it is written in a `files` list; a leading `./` keeps what reads otherwise."""
         text = path_text(self.path)
         if self.kind is SourceKind.LISTING:
-            text += "/"
+            text = f"{text}/" if text else "./"
         if self.repository is not None:
             text = f"{self.repository}:{text}"
+        elif _NEEDS_DOT.match(text) and not (text[0] == "!" and self.kind is SourceKind.ABSENT):
+            text = f"./{text}"
         return f"!{text}" if self.kind is SourceKind.ABSENT else text
 
 

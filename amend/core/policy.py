@@ -121,10 +121,10 @@ def _wanted(on_stale: OnStale, item: Held, now: datetime) -> Edit | None:
         return Remove(item.name) if item.in_file else None
     if item.place is Place.COMING:
         return PutBack(item.name, None if item.in_file else mark)
-    if item.place is Place.AWAY:
+    if item.place is Place.AWAY and not item.in_file:
         # Also when the policy has become `mark`: what was evicted comes back, marked.
         back = item.verdict is Verdict.FRESH or on_stale is OnStale.MARK
-        return PutBack(item.name, mark) if back and not item.in_file else None
+        return PutBack(item.name, mark) if back else None
     if not item.in_file:
         return None
     if item.verdict is Verdict.FRESH:

@@ -8,10 +8,11 @@ memory and is never written.
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from amend.core import policy
 from amend.core.model import Place
 from amend.core.policy import Held, OnStale, PutBack, Remove, prunable, wanted_edits
 from amend.daemon.memory import Known, Memory
@@ -184,9 +185,22 @@ class CacheFile:
         if present is None:
             edits = [edit for edit in edits if isinstance(edit, PutBack)]
         if not edits:
+            self._note_places((), ())
             return None
-        edits += prunable(held, now, timedelta(days=document.prune_after_days))
-        return apply(document, [self._to_format(edit) for edit in edits])
+        old = prunable(held, now, timedelta(days=document.prune_after_days))
+        self._note_places(edits, old)
+        return apply(document, [self._to_format(edit) for edit in (*edits, *old)])
+
+    def _note_places(self, edits: Sequence[object], old: Sequence[Remove]) -> None:
+        """Noted before the write, so that what leaves by amend's hand is not taken for deleted.
+
+        A write that was planned before and did not happen is forgotten.
+        """
+        leaving = {edit.name: Place.AWAY for edit in edits if isinstance(edit, Remove)}
+        leaving.update({edit.name: Place.LEAVING for edit in old})
+        for name, known in self._memory.all_known().items():
+            if known.file_digest and known.place in (Place.FILE, Place.AWAY):
+                self._memory.replace_in_file(known, leaving.get(name, Place.FILE))
 
     def _held(self, known: Known) -> Held:
         verdict, causes = self._memory.verdict_in_file(known)
@@ -203,19 +217,14 @@ class CacheFile:
             version.ts if version is not None else None,
         )
 
-    def _to_format(self, edit: object) -> Edit:
+    def _to_format(self, edit: policy.Edit) -> Edit:
         if isinstance(edit, PutBack):
             known = self._memory.all_known()[edit.name]
             version = known.entry.versions[0]
             if known.place is Place.AWAY and known.judgement.version is not None:
                 version = known.judgement.version
-            return Put(edit.name, self._store.recorded(version.id).payload)
-        if isinstance(edit, Remove):
-            known = self._memory.all_known()[edit.name]
-            if known.place is Place.FILE and known.judgement.version is not None:
-                # Noted before the write: what leaves by amend's hand is not taken for deleted.
-                self._memory.replace_in_file(known, Place.AWAY)
-        return edit  # type: ignore[return-value]
+            return Put(edit.name, self._store.recorded(version.id).payload, edit.mark)
+        return edit
 
     def close(self) -> None:
         if self._timer is not None:

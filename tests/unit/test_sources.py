@@ -156,7 +156,6 @@ def test_the_spec_of_a_source_names_that_source(spec: str) -> None:
     assert parse_spec(source.spec) == source
 
 
-@pytest.mark.xfail(reason="core.model's Source.spec does not write `./` yet", strict=False)
 @pytest.mark.parametrize("spec", ["./", "backend:./", "./a:b", "./!a", "!./a:b", "./a:b/", "./a:*"])
 def test_a_spec_that_needs_its_dot_slash_keeps_it(spec: str) -> None:
     source = parse_spec(spec)
