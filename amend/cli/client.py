@@ -163,8 +163,10 @@ class Client:
             connection.close()
         if response.status >= 300:
             raise self._problem(response, data)
-        if not data:
+        if response.status == 204:
             return None
+        if not data:
+            raise NoDaemon(self.path, Why.GONE)
         try:
             return json.loads(data)
         except ValueError:
@@ -205,6 +207,8 @@ class Client:
             raise NoDaemon(self.path, Why.GONE) from None
         if len(data) > ANSWER_BYTES_MAX:
             raise self._no_amend(f"its answer is over {ANSWER_BYTES_MAX} bytes")
+        if response.length:  # bytes that were promised and did not come; `read` does not say so
+            raise NoDaemon(self.path, Why.GONE)
         return data
 
     def _no_amend(self, reason: str) -> Unavailable:

@@ -6,14 +6,13 @@ from enum import IntEnum
 
 class Exit(IntEnum):
     OK = 0  # done; for `get` and `verify`: fresh
-    ERROR = 1  # an expected error, told on stderr
+    ERROR = 1  # an expected error, told on stderr; or whoever read the output has gone
     USAGE = 2  # the command line itself is wrong
     STALE = 3
     MISSING = 4
     UNKNOWN = 5
     BUG = 70  # EX_SOFTWARE of sysexits.h
     INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-    UNREAD = 141  # 128 + SIGPIPE: whoever read the output has gone
 
 
 _OF_VERDICT = {

@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Python would flush at its end and complain there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.UNREAD
+        return Exit.ERROR  # as click has it where it notices first
     except AmendError as error:
         return _told(error.message, error.hint, Exit.ERROR)
     except Exception as error:
