@@ -1,0 +1,174 @@
+"""The store: what is written comes back, and no damage is silent."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from amend.core.model import (
+    ABSENT,
+    VERSIONS_MAX,
+    CauseKind,
+    EntryName,
+    FilePrint,
+    Kind,
+    ListingPrint,
+    NoPrint,
+    Place,
+    Problem,
+    RelPath,
+    Source,
+    SourceKind,
+    Version,
+)
+from amend.edge.store import RepoRow, Store, payload_digest
+from amend.errors import Refused
+
+NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+NAME = EntryName(Kind.TOPIC, "auth/tokens")
+VERSION = Version(
+    0,
+    (
+        Source(SourceKind.FILE, RelPath(b"caf\xe9.py")),
+        Source(SourceKind.LISTING, RelPath(b"lib")),
+        Source(SourceKind.ABSENT, RelPath(b"gone"), "backend"),
+        Source(SourceKind.GLOB, RelPath(b"*.ts")),
+    ),
+    (
+        FilePrint(b"\x01" * 20, 0o100755, 3),
+        ListingPrint(b"a\0b\xff"),
+        ABSENT,
+        NoPrint(CauseKind.UNREADABLE, "no"),
+    ),
+    NOW,
+    (Problem("/x", "is bad"),),
+    ((RelPath(b"caf\xe9.py"), RelPath(b"new\xff.py")),),
+)
+
+
+def record(store: Store, payload: bytes = b'"x"', version: Version = VERSION) -> tuple[int, int]:
+    with store.transaction():
+        row = store.save_entry("r", NAME, place=Place.FILE, file_digest=b"d")
+        return row, store.add_version(row, version, payload, recorded_at=NOW, recorded_in=b"/r")
+
+
+def test_a_version_comes_back_as_it_was_recorded(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "db"))
+    row, version_id = record(store)
+    store.close()
+
+    (entry,) = Store(str(tmp_path / "db")).entries("r")
+
+    assert entry.versions == (replace(VERSION, id=version_id),)
+    assert (entry.id, entry.name, entry.place, entry.file_digest) == (row, NAME, Place.FILE, b"d")
+    assert entry.digests == (payload_digest(b'"x"'),)
+
+
+def test_equal_fingerprints_are_one_object(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "db"))
+    record(store, b"1")
+    record(store, b"2")
+
+    (entry,) = store.entries("r")
+
+    assert entry.versions[0].fingerprints[0] is entry.versions[1].fingerprints[0]
+    assert store.shared(VERSION.fingerprints[0]) is entry.versions[0].fingerprints[0]
+
+
+def test_only_the_newest_versions_are_kept(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "db"))
+    ids = [record(store, b"%d" % number)[1] for number in range(VERSIONS_MAX + 3)]
+
+    (entry,) = store.entries("r")
+
+    assert [version.id for version in entry.versions] == ids[: -VERSIONS_MAX - 1 : -1]
+
+
+def test_a_version_whose_payload_came_back_is_the_newest_again(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "db"))
+    row, first = record(store, b"1")
+    second = record(store, b"2")[1]
+
+    store.promote_version(row, first)
+
+    (entry,) = store.entries("r")
+    assert [version.id for version in entry.versions] == [first, second]
+
+
+def test_a_removed_entry_is_not_listed_but_remembered(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "db"))
+    record(store)
+    store.save_entry("r", NAME, place=Place.FILE, file_digest=b"", removed_at=NOW)
+
+    remembered = store.removed_entry("r", NAME)
+
+    assert list(store.entries("r")) == []
+    assert remembered is not None
+    assert len(remembered.versions) == 1
+
+
+def test_what_was_removed_long_ago_is_forgotten_with_its_versions(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "db"))
+    record(store)
+    store.save_entry("r", NAME, place=Place.FILE, file_digest=b"", removed_at=NOW)
+
+    store.forget_old(NOW + timedelta(days=91))
+
+    assert store.removed_entry("r", NAME) is None
+
+
+def test_a_failed_transaction_writes_nothing(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "db"))
+
+    def fail_half_way() -> None:
+        with store.transaction():
+            store.add_repo(RepoRow("r", b"/r", None), NOW)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
+
+    assert store.repos() == []
+
+
+def test_a_file_that_is_no_database_is_moved_aside_and_reported(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    path.write_bytes(b"this is no database at all, but long enough to have a header " * 20)
+
+    store = Store(str(path))
+
+    assert "no sound database" in store.problems[0]
+    assert [p.read_bytes()[:4] for p in tmp_path.glob("db.corrupt-*")] == [b"this"]
+    assert store.repos() == []
+
+
+def test_a_store_of_a_newer_amend_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    store = Store(str(path))
+    store._db.execute("PRAGMA user_version=99")
+    store.close()
+    before = path.read_bytes()
+
+    with pytest.raises(Refused, match="newer amend"):
+        Store(str(path))
+
+    assert path.read_bytes() == before
+
+
+def test_a_scratch_copy_leaves_the_store_alone(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    store = Store(str(path))
+    record(store)
+
+    copy = Store.scratch_copy(str(path))
+    copy.add_repo(RepoRow("other", b"/other", None), NOW)
+
+    assert len(list(copy.entries("r"))) == 1
+    assert store.repos() == []
+
+
+def test_the_store_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    Store(str(tmp_path / "db"))
+
+    assert (tmp_path / "db").stat().st_mode & 0o777 == 0o600
