@@ -542,7 +542,7 @@ def test_what_another_process_wrote_is_drained_at_once(repo: Repo) -> None:  # b
     f = repo.write("f", "0")
     repo.want("f")
     repo.touched()
-    rounds = 2000
+    rounds = 1000
     done_read, done_write = os.pipe()
     go_read, go_write = os.pipe()
     child = os.fork()
