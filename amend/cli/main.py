@@ -10,15 +10,16 @@ import importlib
 import io
 import os
 import sys
-import traceback
 from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from amend.cli.exits import Exit
 from amend.errors import AmendError
+
+if TYPE_CHECKING:
+    import traceback
 
 # In the order of a newcomer's use, which is the order of --help.
 COMMANDS: Final = {
@@ -54,6 +55,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
             near = get_close_matches(args[0], COMMANDS, n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{meant}", ctx)
@@ -142,6 +145,7 @@ def _usage_hint(error: click.ClickException) -> str:
 def _report_bug(error: Exception) -> None:
     """What a report needs and nothing private: no arguments, no summaries, no paths but ours."""
     import platform
+    import traceback
 
     if os.environ.get("AMEND_DEBUG") == "1":
         traceback.print_exception(error)
@@ -158,7 +162,7 @@ def _report_bug(error: Exception) -> None:
     click.echo("\n".join(lines), err=True)
 
 
-def _place(frame: traceback.FrameSummary) -> str:
+def _place(frame: "traceback.FrameSummary") -> str:
     path = frame.filename.rpartition(f"{os.sep}amend{os.sep}")[2]
     return f"amend/{path}:{frame.lineno} in {frame.name}"
 
