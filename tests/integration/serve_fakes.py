@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from amend import errors
-from amend.edge.serve.protocol import Limits
+from amend.edge.serve.limits import Limits
 from amend.edge.serve.server import ApiServer
 from amend.formats import api
 

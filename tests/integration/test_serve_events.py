@@ -7,7 +7,7 @@ import orjson
 import pytest
 import uvloop
 
-from amend.edge.serve.protocol import Limits
+from amend.edge.serve.limits import Limits
 from tests.integration.serve_fakes import (
     Broken,
     ask,

@@ -8,8 +8,8 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amend.edge.serve.limits import Limits
 from amend.edge.serve.problems import Problem, Turned, from_json_bytes, parse_request, to_json_bytes
-from amend.edge.serve.protocol import Limits
 from amend.formats.api import LookupRequest
 from tests.integration.serve_fakes import ask, exchange, http, serving
 

@@ -1,6 +1,7 @@
 """Every route over a real socket, and every error as problem+json."""
 
 import asyncio
+import re
 from typing import Any
 
 import orjson
@@ -314,6 +315,59 @@ async def test_one_connection_takes_many_requests_also_all_at_once() -> None:
 
         assert raw.count(b"HTTP/1.1 200 OK") == 6
         assert len(served.requests) == 6
+
+
+@pytest.mark.parametrize("body", [LOOKUP, b"{", b'{"cwd":"/w","key":"NotFound"}'])
+async def test_the_short_way_and_the_long_way_answer_alike(body: bytes) -> None:
+    plain = http("POST", "/v1/lookup", body)
+    chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    ways = [
+        http("POST", "/v1/lookup?x=1", body),
+        http("POST", "/v1/lookup", body, expect="100-continue"),
+        plain.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        http("POST", "/v1/lookup", transfer_encoding="chunked") + chunk,
+        http("POST", "/v1/lookup?x=1", transfer_encoding="chunked") + chunk,
+    ]
+    async with serving() as served:
+        short = await exchange(served.path, plain)
+        raws = [await exchange(served.path, way) for way in ways]
+
+        status = parse_reply(short).status
+        for raw in raws:
+            assert raw.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n") == short
+        assert served.requests == [("POST", "/v1/lookup", status)] * 6
+
+
+async def test_answers_come_in_the_order_of_their_questions() -> None:
+    asked = [
+        b"POST /v1/lookup HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+        for body in (b'{"cwd":"/w","key":"held"}', LOOKUP)
+    ]
+    async with serving() as served:
+        raw = asyncio.create_task(exchange(served.path, b"".join(asked) + http("GET", "/nothing")))
+        await until(lambda: served.backend.calls)
+        served.backend.release.set()
+
+        codes = re.findall(rb"HTTP/1.1 (\d+)", await raw)
+
+        assert codes == [b"200", b"200", b"404"]
+        assert [call[2] for call in served.backend.calls] == ["held", "routes"]
+
+
+async def test_a_client_that_leaves_before_its_answer_is_told_as_such() -> None:
+    held = http("POST", "/v1/lookup", b'{"cwd":"/w","key":"held"}')
+    async with serving() as served:
+        _, writer = await asyncio.open_unix_connection(served.path)
+        writer.write(held)
+        await until(lambda: served.backend.calls)
+        writer.transport.abort()
+        await until(lambda: served.server.stats.connections == 0)
+
+        served.backend.release.set()
+        await until(lambda: served.requests)
+
+        assert served.requests == [("POST", "/v1/lookup", 499)]
+        assert served.bugs == []
 
 
 async def test_a_client_that_closes_its_sending_half_gets_its_answer() -> None:

@@ -1,9 +1,10 @@
 """The door of the HTTP socket, and its hot path: `POST /v1/lookup` answered without a framework.
 
 A question is asked before every exploration and measured against a C server, so it pays for
-parsing, the answer and serialising, and nothing more. All else goes on to the app. Errors look
-exactly like everybody else's. Every request is told to `on_request` once,
-every bug to `on_bug`.
+parsing, the answer and serialising, and nothing more: mostly the protocol calls `lookup` itself,
+and what is unusual about a request (queued behind another, a query string) brings it here as any
+other. All else goes on to the app. Errors look exactly like everybody else's. Every request is
+told to `on_request` once, every bug to `on_bug`.
 """
 
 import re
@@ -11,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
+from amend.edge.serve.direct import Answer
 from amend.edge.serve.problems import (
     PROBLEM_JSON,
     Problem,
@@ -19,7 +21,7 @@ from amend.edge.serve.problems import (
     problem_of,
     to_json_bytes,
 )
-from amend.edge.serve.protocol import CUT, NO_ROUTE, OnRequest
+from amend.edge.serve.protocol import CUT, GONE, NO_ROUTE, OnRequest
 from amend.formats.api import Backend, LookupRequest
 
 Scope = MutableMapping[str, Any]
@@ -32,9 +34,6 @@ OnBug = Callable[[Exception], str]
 """Told of a bug, once; gives the id that the client gets for it."""
 
 LOOKUP: Final = "/v1/lookup"
-
-# What nginx writes for a client that left before its answer; no such client sees it.
-GONE: Final = 499
 
 _BROWSER: Final = Problem(
     403, "the request has an Origin: it comes from a browser", "use amend, curl or nc"
@@ -69,7 +68,8 @@ class Front:
                 status = await _send_problem(send, _BROWSER)
             elif scope["path"] == LOOKUP and scope["method"] == "POST":
                 route = LOOKUP
-                status = await self._lookup(body, send)
+                status, kind, answer = await self.lookup(body)
+                await _send_whole(send, status, kind, answer)
             elif _CONTROL.search(scope["path"]):
                 status = await _send_problem(send, _CONTROLLED)
             else:
@@ -81,15 +81,14 @@ class Front:
             status = scope.get(CUT, status)
             self._on_request(scope["method"], route, status, time.perf_counter() - started_s)
 
-    async def _lookup(self, body: bytes, send: Send) -> int:
+    async def lookup(self, body: bytes) -> Answer:
+        """The whole of the hot path between the bytes in and the bytes out."""
         try:
             answer = await self._backend.lookup(parse_request(LookupRequest, body))
-            answer_bytes = to_json_bytes(answer)
+            return 200, b"application/json", to_json_bytes(answer)
         except Exception as error:
             problem = problem_of(error) or bug_problem(self._on_bug(error))
-            return await _send_problem(send, problem)
-        await _send_whole(send, 200, answer_bytes, b"application/json")
-        return 200
+            return problem.status, PROBLEM_JSON, problem.body()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> int:
         status = 0
@@ -156,11 +155,11 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 async def _send_problem(send: Send, problem: Problem) -> int:
-    await _send_whole(send, problem.status, problem.body(), PROBLEM_JSON)
+    await _send_whole(send, problem.status, PROBLEM_JSON, problem.body())
     return problem.status
 
 
-async def _send_whole(send: Send, status: int, body: bytes, kind: bytes) -> None:
+async def _send_whole(send: Send, status: int, kind: bytes, body: bytes) -> None:
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

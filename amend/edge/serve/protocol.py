@@ -5,25 +5,27 @@ headers, body and connections; clients that close their sending half; every refu
 problem+json. A slow or greedy client costs itself. Knows nothing of routes.
 
 A request goes IDLE → HEAD at its first byte → BODY at the end of its headers → IDLE at its own end.
-HEAD and BODY have a deadline, IDLE has one on a new connection; on a used one uvicorn's own timer
-counts from the last answer.
+HEAD and BODY have a deadline, and IDLE unless an answer is under way.
 """
 
 import asyncio
 import enum
 import logging
 import os
-import select
 import socket
-import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from amend.edge.serve.direct import Answerer, Deadlines, Direct
+from amend.edge.serve.limits import Limits, Stats
+from amend.edge.serve.peer import has_left, peer_uid
 from amend.edge.serve.problems import PROBLEM_JSON, Problem
 
 OnRequest = Callable[[str, str, int, float], None]
@@ -32,45 +34,15 @@ OnRequest = Callable[[str, str, int, float], None]
 # Under this key a scope holds the status with which the protocol cut its request off.
 CUT: Final = "amend.cut"
 
+# What nginx writes for a client that left before its answer; no such client sees it.
+GONE: Final = 499
+
 # The route that `on_request` hears for what never came to be a request.
 NO_ROUTE: Final = "-"
 
-_UCRED: Final = struct.Struct("3i")
-# macOS has no SO_PEERCRED: LOCAL_PEERCRED (level 0, option 1) gives version and uid first.
-_LOCAL_PEERCRED: Final = 1
-_XUCRED: Final = struct.Struct("2I")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """A hook's whole exchange takes milliseconds; these meet only the stuck and the hostile.
-
-    `connections`: 20 agents with a few hooks each, twice over. `body_bytes`: a finding with a
-    thousand files is 100 KB. `quiet_s`: an event stream says that it lives at least so often; a
-    client that is gone is noticed by a write that fails, and 15 s is what browsers count on too.
-    `linger_s`: closing with unread bytes breaks a client's writing before it has read why; a second
-    is a guess at how long it goes on writing.
-    """
-
-    header_s: float = 2.0
-    body_s: float = 5.0
-    idle_s: float = 10.0
-    quiet_s: float = 15.0
-    linger_s: float = 1.0
-    header_bytes: int = 16 << 10
-    body_bytes: int = 1 << 20
-    connections: int = 128
-
-
-@dataclass(slots=True)
-class Stats:
-    """What `/metrics` tells of connections: open ones, and how many came to each bad end."""
-
-    connections: int = 0
-    refused_peers: int = 0  # of another user
-    refused_full: int = 0  # beyond `Limits.connections`
-    timeouts: int = 0
-    rejected: int = 0  # answered by the protocol, not by a route; timeouts included
+# A chunk of one byte is six on the wire; nobody sends a body so, and eight times is room enough for
+# extensions and trailers.
+RAW_FACTOR: Final = 8
 
 
 @dataclass(slots=True)
@@ -80,8 +52,18 @@ class Shared:
     limits: Limits
     stats: Stats
     on_request: OnRequest
+    direct_url: bytes
+    direct: Answerer  # of a POST to `direct_url`
+    logger: logging.Logger = field(init=False)
+    deadlines: Deadlines = field(init=False)
     open: set["Protocol"] = field(default_factory=set)
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.logger = _silent_logger()
+        limits = self.limits
+        shortest_s = min(limits.header_s, limits.body_s, limits.idle_s, limits.linger_s)
+        self.deadlines = Deadlines(self.open, shortest_s)
 
 
 class Phase(enum.Enum):
@@ -90,15 +72,7 @@ class Phase(enum.Enum):
     BODY = enum.auto()
 
 
-def peer_uid(sock: socket.socket) -> int:
-    """The effective uid with which the other end connected. Raises `OSError`."""
-    if hasattr(socket, "SO_PEERCRED"):
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        return int(_UCRED.unpack(raw)[1])
-    return int(_XUCRED.unpack(sock.getsockopt(0, _LOCAL_PEERCRED, _XUCRED.size))[1])
-
-
-def silent_logger() -> logging.Logger:
+def _silent_logger() -> logging.Logger:
     """uvicorn logs tracebacks and bad requests; here `on_bug` and `on_request` tell of them."""
     logger = logging.Logger("amend.serve", level=logging.CRITICAL + 1)
     logger.addHandler(logging.NullHandler())
@@ -115,24 +89,29 @@ class Protocol(HttpToolsProtocol):
         uid: Callable[[socket.socket], int] = peer_uid,
     ) -> None:
         super().__init__(config, server_state, {})
-        self.logger = silent_logger()
+        self.logger = shared.logger
         self.access_log = False
-        self.timeout_keep_alive = shared.limits.idle_s  # type: ignore[assignment]
         self._shared = shared
         self._limits = shared.limits
         self._uid = uid
         self._phase = Phase.IDLE
-        self._deadline: asyncio.TimerHandle | None = None
-        self._head_bytes = 0
+        self.due_s: float | None = None
+        self._head_bytes = 0  # an upper bound: all that came while the head did
+        self._raw_bytes = 0
         self._body_bytes = 0
         self._began_s = 0.0
         self._peer_ok = False
+        self._served = False  # a request has been answered on this connection
         self._over = False  # nothing further is read or answered on this connection
 
     # The connection.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        # Not uvicorn's, which asks for addresses that a Unix socket has not.
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        self.scheme = "http"
         try:
             self._peer_ok = self._uid(transport.get_extra_info("socket")) == os.geteuid()
         except OSError:
@@ -145,17 +124,17 @@ class Protocol(HttpToolsProtocol):
         stats.connections += 1
         self._shared.open.add(self)
         self._shared.emptied.clear()
-        self._began_s = self.loop.time()
+        self._began_s = time.perf_counter()
         if stats.connections > self._limits.connections:
             stats.refused_full += 1
             detail = f"{self._limits.connections} connections are open already"
             self.reject(Problem(503, detail, "try again; close connections that are done"))
             return
-        self._wait(self._limits.header_s)
+        self.due_s = self.loop.time() + self._limits.header_s
+        self._shared.deadlines.expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._unset_keepalive_if_required()
+        self.due_s = None
         if self._peer_ok:
             self._shared.stats.connections -= 1
             self._shared.open.discard(self)
@@ -166,17 +145,18 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._over or not self._peer_ok:
             return
-        before = self._phase
-        if before is Phase.IDLE:
-            if not data.strip(b"\r\n"):
-                return  # empty lines between requests are nothing, and put off no deadline
-            if self._deadline is None:
-                self._wait(self._limits.header_s)
-        super().data_received(data)
-        if self._phase is Phase.HEAD and before is not Phase.BODY:
+        if self._phase is Phase.BODY:
+            self._raw_bytes += len(data)
+            if self._raw_bytes > RAW_FACTOR * self._limits.body_bytes:
+                self._reject_body()
+                return
+        elif self._phase is Phase.IDLE and not data.strip(b"\r\n"):
+            return  # empty lines between requests are nothing, and put off no deadline
+        else:
             self._head_bytes += len(data)
-            if self._head_bytes > self._limits.header_bytes:
-                self._reject_head()  # headers that do not end
+        super().data_received(data)
+        if self._phase is Phase.HEAD and self._head_bytes > self._limits.header_bytes:
+            self._reject_head()  # headers that do not end
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """A client may close its sending half and still wait for the answer (`nc -N`)."""
@@ -185,44 +165,45 @@ class Protocol(HttpToolsProtocol):
         if self._phase is not Phase.IDLE:
             self.reject(Problem(400, "the request ended before its end", "send all of it"))
             return False
-        if not self._answering() or _has_left(self.transport):
+        if not self._answering() or has_left(self.transport.get_extra_info("socket")):
             return False
         self.cycle.keep_alive = False
         return True
-
-    def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
 
     # The parser.
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._phase = Phase.HEAD
-        self._head_bytes = self._body_bytes = 0
-        self._began_s = self.loop.time()
-        if self._deadline is None:
-            self._wait(self._limits.header_s)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._phase is Phase.HEAD:  # trailers of a chunked body have no use here
-            super().on_header(name, value)
+        self._began_s = time.perf_counter()
+        self.due_s = self.loop.time() + self._limits.header_s
+        self._shared.deadlines.expect()
 
     def on_headers_complete(self) -> None:
-        size = len(self.url)
-        length = b"0"
-        for name, value in self.headers:
-            size += len(name) + len(value)
-            if name == b"content-length":
-                length = value
-        if size > self._limits.header_bytes:
+        limit = self._limits.header_bytes
+        if self._head_bytes > limit and self._head_size() > limit:
             self._reject_head()
-        elif length.isdigit() and int(length) > self._limits.body_bytes:
-            self._reject_body()
-        if self._over:
             return
-        super().on_headers_complete()
+        plain = not self._answering() and not self.expect_100_continue
+        for name, value in self.headers:
+            if name == b"content-length" and int(value) > self._limits.body_bytes:
+                self._reject_body()
+                return
+            if name == b"origin":
+                plain = False  # refused further in
+        parser = self.parser
+        if plain and self.url == self._shared.direct_url and parser.get_method() == b"POST":
+            keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
+            self.cycle = Direct(keep_alive and not parser.should_upgrade())  # type: ignore[assignment]
+        else:
+            super().on_headers_complete()
+        self.headers = []  # the trailers of a chunked body go there, and nowhere from there
         self._phase = Phase.BODY
-        self._wait(self._limits.body_s)
+        self._body_bytes = self._raw_bytes = 0
+        self.due_s = self.loop.time() + self._limits.body_s
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def on_body(self, body: bytes) -> None:
         if self._over:
@@ -231,14 +212,59 @@ class Protocol(HttpToolsProtocol):
         if self._body_bytes > self._limits.body_bytes:
             self._reject_body()
             return
-        super().on_body(body)
+        cycle: Any = self.cycle
+        if isinstance(cycle, Direct):
+            cycle.parts.append(body)
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._over:
             return
-        self._stop_waiting()
         self._phase = Phase.IDLE
-        super().on_message_complete()
+        self._head_bytes = 0
+        self.due_s = None
+        cycle: Any = self.cycle
+        if isinstance(cycle, Direct):
+            task = self.loop.create_task(self._answer(cycle))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
+        else:
+            super().on_message_complete()
+
+    async def _answer(self, direct: Direct) -> None:
+        status, kind, body = GONE, b"", b""
+        try:
+            status, kind, body = await self._shared.direct(b"".join(direct.parts))
+            if self.flow.write_paused:
+                await self.flow.drain()
+        finally:
+            status = direct.scope.get(CUT, GONE if direct.disconnected else status)
+            route = self._shared.direct_url.decode()
+            self._shared.on_request("POST", route, status, time.perf_counter() - self._began_s)
+        if direct.disconnected:
+            return
+        direct.response_complete = True
+        self.transport.write(whole(status, kind, body, keep_alive=direct.keep_alive))
+        if not direct.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def on_response_complete(self) -> None:
+        """Instead of uvicorn's, which starts a timer each time."""
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        elif self._phase is Phase.IDLE:
+            self._served = True
+            self.due_s = self.loop.time() + self._limits.idle_s
+            self._shared.deadlines.expect()
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _unsupported_upgrade_warning(self) -> None:
         """The request is answered as if it had not asked; the parser reads no more after it."""
@@ -258,17 +284,15 @@ class Protocol(HttpToolsProtocol):
         limit = self._limits.body_bytes
         self.reject(Problem(413, f"the body is larger than {limit} bytes", "send less"))
 
-    def _wait(self, seconds: float) -> None:
-        self._stop_waiting()
-        self._deadline = self.loop.call_later(seconds, self._too_slow)
-
-    def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def overdue(self) -> None:
+        if self._over or (self._served and self._phase is Phase.IDLE):
+            self.due_s = None
+            self.transport.close()  # the ordinary end of a connection that is kept alive
+        else:
+            self._too_slow()
 
     def _too_slow(self) -> None:
-        self._deadline = None
+        self.due_s = None
         self._shared.stats.timeouts += 1
         if self._phase is Phase.IDLE:
             self._over = True
@@ -283,47 +307,40 @@ class Protocol(HttpToolsProtocol):
             return
         self._over = True
         self._shared.stats.rejected += 1
-        self._stop_waiting()
-        self._unset_keepalive_if_required()
+        self.due_s = None
         # A second cycle waits behind one that may be half written.
         mute = bool(self.pipeline)
-        if self._answering():
-            cycle: Any = self.cycle
+        cycle: Any = self.cycle
+        in_body = self._phase is Phase.BODY
+        if self._answering() and not (in_body and isinstance(cycle, Direct)):
+            # Its task is under way and tells of it.
             mute = mute or cycle.response_started
             cycle.scope[CUT] = problem.status
             cycle.disconnected = True
             cycle.message_event.set()
             self.flow.resume_writing()
         else:
-            mute = mute or self._phase is Phase.BODY  # answered before its body had come
-            seconds = self.loop.time() - self._began_s
+            mute = mute or (in_body and cycle.response_complete)
+            seconds = time.perf_counter() - self._began_s
             self._shared.on_request("-", NO_ROUTE, problem.status, seconds)
         if mute:
             self.transport.close()
             return
-        self.transport.write(_answer(problem))
+        self.transport.write(whole(problem.status, PROBLEM_JSON, problem.body(), keep_alive=False))
         if self._shared.stats.connections > 2 * self._limits.connections:
             self.transport.close()
             return
         self.flow.resume_reading()
-        self._deadline = self.loop.call_later(self._limits.linger_s, self.transport.close)
+        self.due_s = self.loop.time() + self._limits.linger_s
+        self._shared.deadlines.expect()
 
 
-def _has_left(transport: asyncio.Transport) -> bool:
-    """Whether the other end is closed altogether; on Linux, a half-closed one does not hang up.
-
-    Elsewhere such a client may be noticed only by the next write.
-    """
-    poll = select.poll()
-    poll.register(transport.get_extra_info("socket").fileno(), 0)
-    return any(event & select.POLLHUP for _, event in poll.poll(0))
-
-
-def _answer(problem: Problem) -> bytes:
-    body = problem.body()
-    return b"%scontent-type: %s\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (
-        STATUS_LINE[problem.status],
-        PROBLEM_JSON,
+def whole(status: int, kind: bytes, body: bytes, *, keep_alive: bool) -> bytes:
+    """The bytes of an answer."""
+    return b"%scontent-type: %s\r\ncontent-length: %d\r\n%s\r\n%s" % (
+        STATUS_LINE[status],
+        kind,
         len(body),
+        b"" if keep_alive else b"connection: close\r\n",
         body,
     )

@@ -17,6 +17,7 @@ from starlette.routing import Match
 
 from amend.edge.serve.events import MEDIA_TYPE, EventStream
 from amend.edge.serve.hot import Catcher, OnBug
+from amend.edge.serve.limits import Limits
 from amend.edge.serve.openapi import describe, takes
 from amend.edge.serve.problems import (
     PROBLEM_JSON,
@@ -27,7 +28,6 @@ from amend.edge.serve.problems import (
     problem_of,
     to_json_bytes,
 )
-from amend.edge.serve.protocol import Limits
 from amend.errors import AmendError
 from amend.formats import api
 

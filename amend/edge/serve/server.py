@@ -11,9 +11,10 @@ from typing import Final
 import uvicorn
 from uvicorn.server import ServerState
 
-from amend.edge.serve.hot import Front, OnBug
+from amend.edge.serve.hot import LOOKUP, Front, OnBug
+from amend.edge.serve.limits import Limits, Stats
 from amend.edge.serve.problems import Problem
-from amend.edge.serve.protocol import Limits, OnRequest, Protocol, Shared, Stats
+from amend.edge.serve.protocol import OnRequest, Protocol, Shared
 from amend.edge.serve.routes import build_app
 from amend.formats.api import Backend
 
@@ -43,11 +44,13 @@ class ApiServer:
         self._limits = limits or Limits()
         self._stopping = asyncio.Event()
         self._state = ServerState()
-        self._shared = Shared(self._limits, self.stats, on_request)
         app = build_app(
             backend, version, limits=self._limits, stopping=self._stopping, on_bug=on_bug
         )
         self.app = Front(app, backend, on_request=on_request, on_bug=on_bug)
+        self._shared = Shared(
+            self._limits, self.stats, on_request, LOOKUP.encode(), self.app.lookup
+        )
         self._config = uvicorn.Config(
             self.app,
             lifespan="off",
@@ -101,3 +104,4 @@ class ApiServer:
                 for deaf in list(shared.open):
                     deaf.transport.abort()
                 await shared.emptied.wait()
+        shared.deadlines.stop()
