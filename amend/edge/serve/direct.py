@@ -1,7 +1,8 @@
 """Answers without ASGI, and deadlines without timers: what makes a question cheap.
 
-Measured, a request through uvicorn's cycle costs 18 µs more than one through `Direct`, and a timer
-for each connection another 10 µs (uvloop closes a cancelled timer in a loop step of its own).
+Measured together, in one process: a lookup fell from 42 to 23 µs of CPU on a connection that is
+kept alive, from 76 to 44 µs on a new one. A timer that is set and cancelled is only 1 to 2 µs of
+that, three times a request; the rest was not taken apart.
 """
 
 import asyncio
