@@ -278,7 +278,7 @@ class Answers:
             "ts": rfc3339(version.ts) if version.ts is not None else None,
             "summary": item.summary,
             "files": list(item.files),
-            "recorded_at": recorded.recorded_at,
+            "recorded_at": rfc3339(datetime.fromisoformat(recorded.recorded_at)),
             "recorded_in": path_text(recorded.recorded_in),
             "in_file": bool(known.file_digest),
         }

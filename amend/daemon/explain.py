@@ -9,9 +9,8 @@ Values in, values out; `Worktree` applies the answers on the loop. What git cann
 out, never guessed.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -27,12 +26,18 @@ from amend.core.model import (
     Source,
     SourceKind,
 )
-from amend.edge.files.beneath import LIST_FLAGS, entries_of, open_beneath
+from amend.edge.files.beneath import list_names
 from amend.edge.files.look import look_at_file
 from amend.edge.git.head import HeadState
-from amend.edge.git.history import Baseline, baseline, entries_at, find_moves, last_commits
+from amend.edge.git.history import (
+    AsOf,
+    Baseline,
+    baselines,
+    entries_at,
+    find_moves,
+    last_commits,
+)
 from amend.edge.git.places import RepositoryPlaces
-from amend.errors import AmendError
 
 # A print that no file has: the source is known to have changed since the entry was written, and
 # what it was then is not known.
@@ -57,52 +62,60 @@ class Unbased:
     sources: tuple[tuple[Source, Fingerprint, int], ...]
 
 
-@dataclass(slots=True)
-class Told:
-    """What git said. A source in neither mapping could not be settled."""
-
-    explained: dict[Source, tuple[Fingerprint, Explained]] = field(default_factory=dict)
-    moves: dict[RelPath, RelPath] = field(default_factory=dict)
+Told = dict[Source, tuple[Fingerprint, Explained]]
+"""What git said of each source, and of which look. A source that is not in it is not settled."""
 
 
-def explain_sources(
-    places: RepositoryPlaces, head: HeadState, root: bytes, questions: Sequence[Question]
-) -> Told:
-    """Which of these HEAD has, by which commit, and where deleted files went."""
-    told = Told()
+def at_head(places: RepositoryPlaces, head: HeadState, questions: Sequence[Question]) -> Told:
+    """Which of these states HEAD has; one cheap command."""
     if head.oid is None:  # nothing was ever committed, so nothing of this is
-        told.explained = {q.source: (q.now, Explained(committed=False)) for q in questions}
-        return told
-    at_head = entries_at(places, head.oid, [q.source.path for q in questions])
-    brought = []
+        return {q.source: (q.now, Explained(committed=False)) for q in questions}
+    told: Told = {}
+    entries = entries_at(places, head.oid, [q.source.path for q in questions])
     for question in questions:
-        entry = at_head.get(question.source.path)
-        if isinstance(question.now, FilePrint):
-            committed = entry is not None and entry.blob == question.now.blob
+        entry, now = entries.get(question.source.path), question.now
+        if entry is not None and entry.blob is None:
+            continue  # hashes of another kind: nothing can be compared
+        if isinstance(now, FilePrint):
+            committed = entry is not None and entry.blob == now.blob
         else:
             committed = entry is None
-        if committed:
-            brought.append(question)
-        else:
-            told.explained[question.source] = (question.now, Explained(committed=False))
-    commits = last_commits(places, head.oid, [q.source.path for q in brought]) if brought else {}
-    for question in brought:
-        explained = Explained(committed=True, commit=commits.get(question.source.path))
-        told.explained[question.source] = (question.now, explained)
+        told[question.source] = (now, Explained(committed=committed))
+    return told
+
+
+def with_commits(places: RepositoryPlaces, head: HeadState, told: Told) -> Told:
+    """Those that HEAD has, with the commit that brought each; at worst a walk of seconds."""
+    brought = {source: look for source, (look, said) in told.items() if said.committed}
+    if head.oid is None or not brought:
+        return {}
+    commits = last_commits(places, head.oid, [source.path for source in brought])
+    return {
+        source: (look, Explained(committed=True, commit=commits[source.path]))
+        for source, look in brought.items()
+        if source.path in commits
+    }
+
+
+def moves_of(
+    places: RepositoryPlaces, head: HeadState, root: bytes, questions: Sequence[Question]
+) -> dict[RelPath, RelPath]:
+    """Where deleted files went, by git's word."""
     gone: dict[bytes, bytes] = {
         q.source.path: q.then.blob
         for q in questions
         if isinstance(q.now, AbsentPrint) and isinstance(q.then, FilePrint)
     }
+    if head.oid is None or not gone:
+        return {}
     moves = find_moves(
         places,
         head.oid,
         gone,
         hash_path=lambda path: _blob_of(root, path),
-        list_directory=lambda path: _names_in(root, path),
+        list_directory=lambda path: list_names(root, path),
     )
-    told.moves = {RelPath(old): RelPath(new) for old, new in moves.items()}
-    return told
+    return {RelPath(old): RelPath(new) for old, new in moves.items()}
 
 
 def _blob_of(root: bytes, path: bytes) -> bytes | None:
@@ -111,41 +124,32 @@ def _blob_of(root: bytes, path: bytes) -> bytes | None:
     return fingerprint.blob if isinstance(fingerprint, FilePrint) else None
 
 
-def _names_in(root: bytes, path: bytes) -> list[bytes]:
-    """The files in a directory of the worktree; none where it cannot be listed."""
-    try:
-        fd = open_beneath(root, path, LIST_FLAGS)
-    except (OSError, AmendError):
-        return []
-    try:
-        return sorted(name for name, is_directory in entries_of(fd) if not is_directory)
-    except (OSError, AmendError):
-        return []
-    finally:
-        os.close(fd)
-
-
 def base_versions(
     places: RepositoryPlaces | None, head: HeadState, versions: Sequence[Unbased], now: datetime
 ) -> dict[int, dict[Source, Fingerprint]]:
     """For each version the fingerprints that time and history give its sources."""
-    answers: dict[int, dict[Source, Fingerprint]] = {}
-    for version in versions:
-        blobs: dict[bytes, bytes] = {
-            source.path: look.blob
-            for source, look, _ in version.sources
-            if source.kind is SourceKind.FILE and isinstance(look, FilePrint)
-        }
-        history: Mapping[bytes, Baseline] = {}
-        if places is not None and version.ts is not None and blobs:
-            history = baseline(places, head, blobs, version.ts, now)
-        answers[version.version_id] = {
+    blobs: dict[bytes, bytes] = {
+        source.path: look.blob
+        for version in versions
+        for source, look, _ in version.sources
+        if source.kind is SourceKind.FILE and isinstance(look, FilePrint)
+    }
+    asked = [
+        AsOf(version.ts or now, frozenset(source.path for source, _, _ in version.sources))
+        for version in versions
+    ]
+    history: Sequence[Mapping[bytes, Baseline]] = [{} for _ in versions]
+    if places is not None and blobs:
+        history = baselines(places, head, blobs, asked, now)
+    return {
+        version.version_id: {
             source: _based(
-                source, look, mtime_ns, ts=version.ts, told=history.get(source.path), now=now
+                source, look, mtime_ns, ts=version.ts, told=told.get(source.path), now=now
             )
             for source, look, mtime_ns in version.sources
         }
-    return answers
+        for version, told in zip(versions, history, strict=True)
+    }
 
 
 def _based(

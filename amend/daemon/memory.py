@@ -413,13 +413,24 @@ class Memory:
             self.unbased.discard(name)
 
     def moved(self, name: EntryName, version_id: int, old: RelPath, new: RelPath) -> None:
-        """Follow a cited file that git says was renamed."""
+        """Follow a cited file that git says was renamed, in every version that rests on it so."""
 
         def follow(version: Version) -> Version:
             kept = tuple(pair for pair in version.moves if pair[0] != old)
             return replace(version, moves=(*kept, (old, new)))
 
-        self._revise(name, version_id, follow)
+        known = self._known.get(name)
+        if known is None:
+            return
+        rests_on = {
+            version.id: dict(zip(version.sources, version.fingerprints, strict=True)).get(
+                Source(SourceKind.FILE, old)
+            )
+            for version in known.entry.versions
+        }
+        for other, look in rests_on.items():
+            if look is not None and look == rests_on.get(version_id):
+                self._revise(name, other, follow)
 
     def _revise(self, name: EntryName, version_id: int, edit: Callable[[Version], Version]) -> None:
         known = self._known.get(name)

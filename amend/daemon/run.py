@@ -56,7 +56,7 @@ class Daemon:
         self.config_file = config_path(env)
         self.config = Config()
         self._stop = asyncio.Event()
-        self._log = Log()
+        self._log = Log(package_version())
 
     async def run(self) -> None:
         """Serve until a signal says stop. Raises `AmendError` when it cannot start."""

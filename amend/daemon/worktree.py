@@ -14,15 +14,24 @@ from enum import Enum
 from amend.core.freshness import Explained
 from amend.core.model import EntryName, Fingerprint, Source, SourceKind, Verdict
 from amend.daemon.cache_file import CacheFile
-from amend.daemon.explain import Question, Unbased, base_versions, explain_sources
+from amend.daemon.explain import (
+    Question,
+    Told,
+    Unbased,
+    at_head,
+    base_versions,
+    moves_of,
+    with_commits,
+)
 from amend.daemon.ground import NeedsWorker
 from amend.daemon.memory import TO_BE_BASED, Memory
 from amend.edge.files.look import modified_at_ns
-from amend.edge.git.head import NO_HEAD, read_head, signal_paths
+from amend.edge.git.head import NO_HEAD, HeadState, read_head, signal_paths
 from amend.edge.git.history import is_tracked
 from amend.edge.git.places import RepositoryPlaces
 from amend.edge.git.run import GitFailed
 from amend.edge.watch.interface import Watch
+from amend.errors import Refused
 from amend.formats.agent_cache import FILE_NAME
 
 
@@ -147,6 +156,7 @@ class Worktree:
 
     async def ask_git(self) -> None:
         head = self.head
+        outdated: set[EntryName] = set()
         names = (self.memory.unsettled | self.memory.unbased) - self._unanswered
         try:
             if not self._tracked_asked:
@@ -155,15 +165,16 @@ class Worktree:
                 tracked = await asyncio.to_thread(is_tracked, self.places, FILE_NAME)
                 self.cache_file.set_tracked(tracked)
             await self._base()
-            await self._explain()
+            outdated = await self._explain()
             self.git_problem = None
-        except GitFailed as error:
+        except (GitFailed, Refused) as error:
             self.git_problem = error.message
             if self.cache_file.tracked is None:
                 self.cache_file.set_tracked(True)  # not known, so not written
         if self.head == head:
             # git has no more to say of this HEAD; asked again when it moves.
-            self._unanswered |= names & (self.memory.unsettled | self.memory.unbased)
+            still_open = self.memory.unsettled | self.memory.unbased
+            self._unanswered |= (names & still_open) - outdated
 
     async def _base(self) -> None:
         unbased = []
@@ -198,7 +209,8 @@ class Worktree:
         seen = ground.last_look(source)
         return source, look, modified_at_ns(seen.stat) if seen is not None else 0
 
-    async def _explain(self) -> None:
+    async def _explain(self) -> set[EntryName]:
+        """The entries whose sources changed while git was being asked about them."""
         questions: dict[Source, Question] = {}
         asked_by: dict[bytes, list[tuple[EntryName, int]]] = {}
         for name in self.memory.unsettled - self._unanswered:
@@ -213,21 +225,27 @@ class Worktree:
                     questions[source] = Question(source, then, now)
                     asked_by.setdefault(source.path, []).append((name, version.id))
         if not questions:
-            return
+            return set()
         if self.places is None:
             edited = Explained(committed=False)
             self.memory.explained({q.source: (q.now, edited) for q in questions.values()})
-            return
-        head = self.head
-        told = await asyncio.to_thread(
-            explain_sources, self.places, head, self.root, list(questions.values())
-        )
-        if self.head != head:
-            return  # HEAD moved meanwhile; it is asked again about the new one
-        for old, new in told.moves.items():
-            for name, version_id in asked_by.get(old, ()):
-                self.memory.moved(name, version_id, old, new)
-        self.memory.explained(told.explained)
+            return set()
+        head, asked = self.head, list(questions.values())
+        told = await asyncio.to_thread(at_head, self.places, head, asked)
+        if self._take(head, told):
+            moves = await asyncio.to_thread(moves_of, self.places, head, self.root, asked)
+            for old, new in moves.items() if self.head == head else ():
+                for name, version_id in asked_by.get(old, ()):
+                    self.memory.moved(name, version_id, old, new)
+            self._take(head, await asyncio.to_thread(with_commits, self.places, head, told))
+        outdated = [q for q in asked if self.memory.ground.last(q.source) != q.now]
+        return {name for q in outdated for name, _ in asked_by[q.source.path]}
+
+    def _take(self, head: HeadState, told: Told) -> bool:
+        """Give what git said to the memory, unless it was about a HEAD that is no more."""
+        if self.head == head:
+            self.memory.explained(told)
+        return self.head == head
 
     # -- telling ---------------------------------------------------------------------------------
 

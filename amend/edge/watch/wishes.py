@@ -44,9 +44,8 @@ class Wishes:
         wish.add_key(key)
         self._arm_new(new)
         if first:
-            self._check(wish)
-            if self._to_check:
-                self.settle()
+            self._to_check[wish] = None
+            self.settle()
 
     def unwant(self, root: bytes, path: bytes, key: Key, *, names: bool) -> None:
         wish = self.interest.find(root, path, names=names)
