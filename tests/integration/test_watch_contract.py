@@ -52,7 +52,7 @@ class FakeStream:
             thread.join()
 
     def _look(self) -> dict[bytes, tuple[int, bool, tuple[int, ...]]]:
-        found = {}
+        found: dict[bytes, tuple[int, bool, tuple[int, ...]]] = {}
         places = [self.root]
         for at, directories, files in os.walk(self.root):
             places += [os.path.join(at, name) for name in directories + files]

@@ -72,8 +72,7 @@ def write(path: Path, text: str = "text") -> None:
 
 def overflow(directory: Path) -> None:
     """More events than the queue holds."""
-    with open("/proc/sys/fs/inotify/max_queued_events") as file:
-        limit = int(file.read())
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     files = [directory / "noise", directory / "more noise"]
     for file in files:
         file.touch()

@@ -6,6 +6,7 @@ import mmap
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from amend.edge.watch.inotify import Inotify
 from amend.edge.watch.interface import Key
-from amend.edge.watch.kernel import EVERYTHING
+from amend.edge.watch.kernel import DIRECTORY, EVERYTHING, Descriptor
 
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100
@@ -533,6 +534,60 @@ def test_the_kernel_is_asked_for_writes_only_never_for_opens_or_reads() -> None:
     in_access, in_close_nowrite, in_open = 0x1, 0x10, 0x20
 
     assert not EVERYTHING & (in_access | in_close_nowrite | in_open)
+
+
+def quickest_s(action: Callable[[], object], times: int = 7) -> float:
+    took = []
+    for _ in range(times):
+        began_s = time.perf_counter()
+        action()
+        took.append(time.perf_counter() - began_s)
+    return min(took)
+
+
+@pytest.mark.soak
+def test_arming_costs_a_few_times_its_bare_system_calls(path: Path) -> None:
+    directories = [path / f"p{number // 50}/d{number}" for number in range(2000)]
+    for directory in directories:
+        directory.mkdir(parents=True)
+        (directory / "f").touch()
+    relative = [os.fsencode(directory.relative_to(path) / "f") for directory in directories]
+
+    def arm() -> None:
+        repo = Repo(path)
+        for name in relative:
+            repo.watch.want(repo.root, name, name)
+        repo.watch.close()
+
+    def bare() -> None:
+        descriptor = Descriptor()
+        for directory in directories:
+            descriptor.add(bytes(directory), DIRECTORY)
+            os.lstat(directory / "f")
+        descriptor.close()
+
+    # 2.1 to 2.9 on a busy two-core machine, where quiet 2,000 directories take 35 ms.
+    assert quickest_s(arm) < 5 * quickest_s(bare)
+
+
+@pytest.mark.soak
+def test_a_drain_that_finds_nothing_costs_less_than_a_read_that_finds_nothing(
+    repo: Repo,
+) -> None:
+    descriptor = Descriptor()
+
+    def drain() -> None:
+        for _ in range(10_000):
+            repo.watch.drain()
+
+    def read() -> None:
+        for _ in range(10_000):
+            descriptor.read()
+
+    took_s = quickest_s(drain), quickest_s(read)
+    descriptor.close()
+
+    assert took_s[0] < took_s[1]  # 0.7 when this was written
 
 
 # -- delivery --------------------------------------------------------------------------------------

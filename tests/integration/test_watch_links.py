@@ -4,8 +4,10 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from watchdog.observers.inotify_c import inotify_add_watch
 
 from amend.edge.watch.inotify import Inotify
 from amend.edge.watch.interface import Key
@@ -15,11 +17,11 @@ from amend.edge.watch.links import LINKS_MAX, names_on_the_way
 class Tree:
     """A root under inotify, in a directory that may hold others."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, **options: Any) -> None:
         self.base = base
         self.path = base / "repo"
         self.path.mkdir()
-        self.watch = Inotify()
+        self.watch = Inotify(**options)
         self.root = self.add_root("repo")
 
     def add_root(self, name: str) -> bytes:
@@ -181,6 +183,52 @@ def test_the_names_in_a_directory_behind_a_link_are_watched(tree: Tree) -> None:
     assert edited == set()
     assert came == {"names"}
     assert tree.touched() == {"names"}
+
+
+def test_a_link_that_is_led_elsewhere_before_its_directory_is_armed_is_followed(
+    tmp_path: Path,
+) -> None:
+    targets = ["../v2"]
+
+    def add_watch(fd: int, path: bytes, mask: int) -> int:
+        if path.endswith(b"/deep") and targets:
+            it.link("deep/link", targets.pop())
+        return inotify_add_watch(fd, path, mask)
+
+    it = Tree(tmp_path.resolve(), add_watch=add_watch)
+    for path in ("v1/f", "v2/f", "deep/other"):
+        it.write(path)
+    it.link("deep/link", "../v1")
+    it.link("current", "deep/link")
+    it.touched()
+    it.want("current/f", "f")
+
+    it.write("v2/f", "edited")
+    touched = it.touched()
+    it.watch.close()
+
+    assert targets == []
+    assert touched == {"f"}
+
+
+def test_a_link_that_is_led_elsewhere_without_end_holds_up_no_drain(tmp_path: Path) -> None:
+    turns = iter(range(1000))
+
+    def add_watch(fd: int, path: bytes, mask: int) -> int:
+        if path.rpartition(b"/v")[2].isdigit():
+            it.link("current", f"v{next(turns)}")
+        return inotify_add_watch(fd, path, mask)
+
+    it = Tree(tmp_path.resolve(), add_watch=add_watch)
+    for number in range(100):
+        it.write(f"v{number}/f")
+    it.link("current", "v99")
+    it.want("current/f", "f")
+
+    first, second = it.touched(), it.touched()
+    it.watch.close()
+
+    assert first == second == {"f"}
 
 
 def test_links_may_lead_up_and_be_absolute(tree: Tree) -> None:
@@ -495,8 +543,8 @@ def test_a_target_behind_a_link_with_several_names_is_watched_itself(tree: Tree)
     f = tree.write("real")
     (tree.base / "outside").hardlink_to(f)
     tree.link("link", "real")
-    tree.want("link", "link")
     tree.touched()
+    tree.want("link", "link")
 
     (tree.base / "outside").write_text("edited")
 

@@ -95,9 +95,9 @@ class Mischief:
             ),
             weights=(
                 *(28, 22, 6, 7, 17, 4, 1, 3, 4),
-                6 if Spice.HARD in self.spice else 0,
-                8 if Spice.SOFT in self.spice else 0,
-                12 if Spice.HANDLES in self.spice else 0,
+                15 if Spice.HARD in self.spice else 0,
+                12 if Spice.SOFT in self.spice else 0,
+                15 if Spice.HANDLES in self.spice else 0,
             ),
         )[0]
         one, other = self.path(), self.path()
@@ -147,11 +147,31 @@ class Mischief:
         os.rename(one + ".tmp", one)
 
     def _link(self, one: str, other: str) -> None:
-        os.link(one, other, follow_symlinks=False)
+        self._put(other, lambda new: os.link(one, new, follow_symlinks=False))
 
     def _symlink(self, one: str, other: str) -> None:
         relative = os.path.relpath(one, os.path.dirname(other))
-        os.symlink(self.rng.choice([relative, relative, one, "missing", "../a/f"]), other)
+        target = self.rng.choice([relative, relative, relative, one, "missing", "../a/f"])
+        self._put(other, lambda new: os.symlink(target, new))
+
+    def _put(self, path: str, make: Callable[[str], None]) -> None:
+        """Make it in place of what is there: at one stroke, or with a gap."""
+        if self.rng.random() < 0.5:
+            new = f"{self.root}/new"
+            make(new)
+            try:
+                os.rename(new, path)
+            except OSError:
+                os.unlink(new)
+        else:
+            self._clear(path)
+            make(path)
+
+    def _clear(self, path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
 
     def _write_through_handle(self, one: str, other: str) -> None:
         if len(self.handles) < 4 or self.rng.random() < 0.3:

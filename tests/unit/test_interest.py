@@ -103,6 +103,17 @@ def test_forgetting_keeps_the_directories_that_others_need() -> None:
     assert it.find(ROOT, b"a/g", names=False) is other
 
 
+def test_forgetting_keeps_the_directory_whose_names_are_wanted() -> None:
+    it = interest()
+    wish, _ = it.wish(ROOT, b"a/f", names=False)
+    names, _ = it.wish(ROOT, b"a", names=True)
+
+    gone = it.forget(wish)
+
+    assert gone == []
+    assert it.find(ROOT, b"a", names=True) is names
+
+
 def test_forgetting_the_last_wish_keeps_the_root() -> None:
     it = interest()
     wish, _ = it.wish(ROOT, b"f", names=False)
