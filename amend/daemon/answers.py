@@ -37,6 +37,7 @@ from amend.daemon.ground import NeedsWorker
 from amend.daemon.memory import Known
 from amend.daemon.tending import Tending
 from amend.daemon.worktree import Worktree
+from amend.edge.serve.limits import Stats
 from amend.errors import NotFound, RequestInvalid, StaleMatch
 from amend.formats import api
 from amend.formats.agent_cache import parse_payload, pattern_payload, topic_payload
@@ -57,6 +58,7 @@ class Answers:
         self.config_error: str | None = None
         self.is_ready = False
         self.unready: list[str] = []  # what stands between starting and ready, or what broke
+        self.connections = Stats()  # the socket's, where there is one
         self._tending = tending
         self._version = version
         self._started_at = datetime.now(UTC)
@@ -213,6 +215,19 @@ class Answers:
                     sum(f.recovered for f in files),
                 ),
                 "amend_request_seconds": ("Time to answer, by route and status.", self.requests),
+                "amend_connections": (
+                    "Connections open.",
+                    {(): float(self.connections.connections)},
+                ),
+                "amend_refused_peers_total": _total(
+                    "Connections of other users.", self.connections.refused_peers
+                ),
+                "amend_refused_full_total": _total(
+                    "Connections over the limit.", self.connections.refused_full
+                ),
+                "amend_timeouts_total": _total(
+                    "Requests that did not arrive in time.", self.connections.timeouts
+                ),
                 "amend_mark_seconds": (
                     "From a file's change to its entries being marked.",
                     tending.mark_seconds,

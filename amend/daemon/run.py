@@ -93,6 +93,7 @@ class Daemon:
         server = ApiServer(
             answers, version=version, on_request=self._requested(answers), on_bug=self._bug
         )
+        answers.connections = server.stats
         try:
             tending.start(loop)
             await server.start(owned.sock)

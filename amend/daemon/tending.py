@@ -306,6 +306,8 @@ class Tending:
 
     async def verify_everything(self) -> None:
         """The slow round: look at every source again, trusting no event and no stat."""
+        with self.store.transaction():
+            self.store.forget_old(datetime.now(UTC))
         if self.watch is not None:
             self.watch.retry_unwatched()
         for worktree in list(self.worktrees.values()):
