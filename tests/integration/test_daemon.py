@@ -439,7 +439,7 @@ def test_a_subscriber_hears_of_a_mark_and_of_what_git_adds(daemon: Daemon, repo:
             listening.set()
             if change:
                 heard.append(change)
-            if any(c["cause"] == "committed" for c in change.get("causes", [])):
+            if any("commit" in cause for cause in change.get("causes", [])):
                 return
 
     thread = threading.Thread(target=listen)
