@@ -6,7 +6,6 @@ of exactly the entries it speaks of.
 """
 
 import os
-import resource
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final
 
-from amend.core.metrics import Counter, Histogram, render
+from amend.core.metrics import Counter, Histogram
 from amend.core.model import (
     CauseKind,
     EntryName,
@@ -33,7 +32,7 @@ from amend.core.model import (
 )
 from amend.core.sources import parse_spec
 from amend.daemon.changes import cause_json
-from amend.daemon.ground import NeedsWorker
+from amend.daemon.figures import prometheus_text, rss_bytes
 from amend.daemon.memory import Known
 from amend.daemon.tending import Tending
 from amend.daemon.worktree import Worktree
@@ -87,7 +86,7 @@ class Answers:
             "ready": self.is_ready,
             "clock": self.clock,
             "repos": self.repos(),
-            "rss_bytes": _rss_bytes(),
+            "rss_bytes": rss_bytes(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "version": self._version,
             "config": self.config_file,
@@ -156,85 +155,7 @@ class Answers:
         }
 
     def metrics(self) -> str:
-        tending = self._tending
-        memories = [worktree.memory for worktree in tending.worktrees.values()]
-        counts = {verdict: 0 for verdict in Verdict if verdict is not Verdict.MISSING}
-        for worktree in tending.worktrees.values():
-            for verdict, count in worktree.counts().items():
-                if verdict in counts:
-                    counts[verdict] += count
-        files = [worktree.cache_file.shared for worktree in tending.worktrees.values()]
-        health = tending.watch.health() if tending.watch is not None else None
-        return render(
-            {
-                "amend_entries": (
-                    "Entries by their last known verdict.",
-                    {(("verdict", v.value),): float(n) for v, n in counts.items()},
-                ),
-                "amend_answers_total": ("Lookups answered, by verdict and cause.", self.verdicts),
-                "amend_marks_total": _total(
-                    "Entries that became stale.", sum(m.marks for m in memories)
-                ),
-                "amend_restores_total": _total(
-                    "Stale entries that became fresh.", sum(m.restores for m in memories)
-                ),
-                "amend_rehashes_total": _total(
-                    "Files read and hashed.", sum(m.ground.hashes for m in memories)
-                ),
-                "amend_stats_total": _total(
-                    "Sources looked at by stat.", sum(m.ground.stats for m in memories)
-                ),
-                "amend_watch_overflows_total": _total(
-                    "Kernel queue overflows.", health.overflows if health else 0
-                ),
-                "amend_watch_rescans_total": _total(
-                    "Times everything was looked at again.", health.rescans if health else 0
-                ),
-                "amend_watch_events_total": _total(
-                    "Kernel events read.", health.events if health else 0
-                ),
-                "amend_watch_reader_errors_total": _total(
-                    "Events that amend failed to handle.", health.reader_errors if health else 0
-                ),
-                "amend_watches": (
-                    "Kernel watches held.",
-                    {(): float(health.armed if health else 0)},
-                ),
-                "amend_unwatched": (
-                    "Paths that cannot be watched.",
-                    {(): float(len(health.unwatched) if health else 0)},
-                ),
-                "amend_file_writes_total": _total(
-                    "Cache file writes.", sum(f.writes for f in files)
-                ),
-                "amend_file_conflicts_total": _total(
-                    "Writes begun again because the file changed.", sum(f.conflicts for f in files)
-                ),
-                "amend_file_recovered_total": _total(
-                    "Others' versions that were displaced and merged back.",
-                    sum(f.recovered for f in files),
-                ),
-                "amend_request_seconds": ("Time to answer, by route and status.", self.requests),
-                "amend_connections": (
-                    "Connections open.",
-                    {(): float(self.connections.connections)},
-                ),
-                "amend_refused_peers_total": _total(
-                    "Connections of other users.", self.connections.refused_peers
-                ),
-                "amend_refused_full_total": _total(
-                    "Connections over the limit.", self.connections.refused_full
-                ),
-                "amend_timeouts_total": _total(
-                    "Requests that did not arrive in time.", self.connections.timeouts
-                ),
-                "amend_mark_seconds": (
-                    "From a file's change to its entries being marked.",
-                    tending.mark_seconds,
-                ),
-                "amend_rss_bytes": ("Resident memory.", {(): float(_rss_bytes())}),
-            }
-        )
+        return prometheus_text(self._tending, self.verdicts, self.requests, self.connections)
 
     def on_request(self, method: str, route: str, status: int, seconds: float) -> None:
         self.requests.observe(seconds, method=method, route=route, status=str(status))
@@ -388,12 +309,7 @@ class Answers:
         that, and is stale at birth if the file has changed since."""
         ground = worktree.memory.ground
         ground.hold((source,))
-        while True:
-            try:
-                look = ground.look(source)
-                break
-            except NeedsWorker:
-                await ground.hash_in_worker(source)
+        look = await ground.look_patiently(source)
         blob = read.get(spec)
         if blob is None or source.kind is not SourceKind.FILE:
             return look
@@ -527,17 +443,3 @@ def _check_match(known: Known | None, if_match: str | None) -> None:
         f"If-Match is {if_match}, the entry's ETag is {present or 'none: it does not exist'}",
         hint="read it again and decide anew",
     )
-
-
-def _total(text: str, value: int) -> tuple[str, Counter]:
-    counter = Counter()
-    counter.add(value)
-    return text, counter
-
-
-def _rss_bytes() -> int:
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -110,6 +110,14 @@ class Ground:
         changed, self._changed = self._changed, set()
         return changed
 
+    async def look_patiently(self, source: Source) -> Fingerprint:
+        """`look`, with a large file hashed in a worker for as often as it changes meanwhile."""
+        while True:
+            try:
+                return self.look(source)
+            except NeedsWorker:
+                await self.hash_in_worker(source)
+
     async def hash_in_worker(self, source: Source) -> None:
         seen = self._seen.get(source)
         if seen is None:

@@ -23,7 +23,6 @@ from amend.daemon.explain import (
     moves_of,
     with_commits,
 )
-from amend.daemon.ground import NeedsWorker
 from amend.daemon.memory import TO_BE_BASED, Memory
 from amend.edge.files.look import modified_at_ns
 from amend.edge.git.head import NO_HEAD, HeadState, read_head, signal_paths
@@ -200,12 +199,7 @@ class Worktree:
 
     async def _look(self, source: Source) -> tuple[Source, Fingerprint, int]:
         ground = self.memory.ground
-        while True:
-            try:
-                look = ground.look(source)
-                break
-            except NeedsWorker:
-                await ground.hash_in_worker(source)
+        look = await ground.look_patiently(source)
         seen = ground.last_look(source)
         return source, look, modified_at_ns(seen.stat) if seen is not None else 0
 

@@ -1,0 +1,103 @@
+"""What `/metrics` tells: every promise as a counter or a histogram, in Prometheus text."""
+
+import resource
+
+from amend.core.metrics import Counter, Histogram, render
+from amend.core.model import Verdict
+from amend.daemon.tending import Tending
+from amend.edge.serve.limits import Stats
+
+
+def prometheus_text(
+    tending: Tending, verdicts: Counter, requests: Histogram, connections: Stats
+) -> str:
+    memories = [worktree.memory for worktree in tending.worktrees.values()]
+    counts = {verdict: 0 for verdict in Verdict if verdict is not Verdict.MISSING}
+    for worktree in tending.worktrees.values():
+        for verdict, count in worktree.counts().items():
+            if verdict in counts:
+                counts[verdict] += count
+    files = [worktree.cache_file.shared for worktree in tending.worktrees.values()]
+    health = tending.watch.health() if tending.watch is not None else None
+    return render(
+        {
+            "amend_entries": (
+                "Entries by their last known verdict.",
+                {(("verdict", v.value),): float(n) for v, n in counts.items()},
+            ),
+            "amend_answers_total": ("Lookups answered, by verdict and cause.", verdicts),
+            "amend_marks_total": _total(
+                "Entries that became stale.", sum(m.marks for m in memories)
+            ),
+            "amend_restores_total": _total(
+                "Stale entries that became fresh.", sum(m.restores for m in memories)
+            ),
+            "amend_rehashes_total": _total(
+                "Files read and hashed.", sum(m.ground.hashes for m in memories)
+            ),
+            "amend_stats_total": _total(
+                "Sources looked at by stat.", sum(m.ground.stats for m in memories)
+            ),
+            "amend_watch_overflows_total": _total(
+                "Kernel queue overflows.", health.overflows if health else 0
+            ),
+            "amend_watch_rescans_total": _total(
+                "Times everything was looked at again.", health.rescans if health else 0
+            ),
+            "amend_watch_events_total": _total(
+                "Kernel events read.", health.events if health else 0
+            ),
+            "amend_watch_reader_errors_total": _total(
+                "Events that amend failed to handle.", health.reader_errors if health else 0
+            ),
+            "amend_watches": (
+                "Kernel watches held.",
+                {(): float(health.armed if health else 0)},
+            ),
+            "amend_unwatched": (
+                "Paths that cannot be watched.",
+                {(): float(len(health.unwatched) if health else 0)},
+            ),
+            "amend_file_writes_total": _total("Cache file writes.", sum(f.writes for f in files)),
+            "amend_file_conflicts_total": _total(
+                "Writes begun again because the file changed.", sum(f.conflicts for f in files)
+            ),
+            "amend_file_recovered_total": _total(
+                "Others' versions that were displaced and merged back.",
+                sum(f.recovered for f in files),
+            ),
+            "amend_request_seconds": ("Time to answer, by route and status.", requests),
+            "amend_connections": (
+                "Connections open.",
+                {(): float(connections.connections)},
+            ),
+            "amend_refused_peers_total": _total(
+                "Connections of other users.", connections.refused_peers
+            ),
+            "amend_refused_full_total": _total(
+                "Connections over the limit.", connections.refused_full
+            ),
+            "amend_timeouts_total": _total(
+                "Requests that did not arrive in time.", connections.timeouts
+            ),
+            "amend_mark_seconds": (
+                "From a file's change to its entries being marked.",
+                tending.mark_seconds,
+            ),
+            "amend_rss_bytes": ("Resident memory.", {(): float(rss_bytes())}),
+        }
+    )
+
+
+def _total(text: str, value: int) -> tuple[str, Counter]:
+    counter = Counter()
+    counter.add(value)
+    return text, counter
+
+
+def rss_bytes() -> int:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
