@@ -183,6 +183,10 @@ class EchoServer:
         if self._process.stdout.readline() != b"ready\n":
             raise RuntimeError("the C server did not start")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def __enter__(self) -> "EchoServer":
         return self
 

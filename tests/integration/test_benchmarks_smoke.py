@@ -30,7 +30,7 @@ def test_lookups_and_marks_are_measured_and_written_as_json(
     run.main(["--json", str(figures), "--only", "lookup", "mark"], TINY)
 
     rows = json.loads(figures.read_text())["rows"]
-    assert [row["group"] for row in rows] == ["lookup"] * 4 + ["mark"] * 8
+    assert [row["group"] for row in rows] == ["lookup"] * 5 + ["mark"] * 8
     assert all(row["measured"] > 0 for row in rows)
     assert rows[0]["ratio"] == rows[0]["measured"] / rows[0]["floor"]
     assert "budgets held" in capsys.readouterr().out
