@@ -182,8 +182,7 @@ def paths_of(version: Version) -> tuple[Source, ...]:
     return version.sources + moved
 
 
-def with_move(
-    moves: tuple[tuple[RelPath, RelPath], ...], old: RelPath, new: RelPath
-) -> tuple[tuple[RelPath, RelPath], ...]:
-    """`moves` with `old` leading to `new`, replacing what it led to before."""
-    return (*(pair for pair in moves if pair[0] != old), (old, new))
+def with_move(version: Version, old: RelPath, new: RelPath) -> Version:
+    """The version with `old` followed to `new`, instead of to where it led before."""
+    kept = tuple(pair for pair in version.moves if pair[0] != old)
+    return replace(version, moves=(*kept, (old, new)))

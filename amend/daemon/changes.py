@@ -5,10 +5,12 @@ known: whoever asks with it must look at everything once.
 """
 
 import asyncio
+import itertools
 import json
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,11 +19,39 @@ from amend.edge.store import ChangeRow, Store
 from amend.formats.api import CauseJson, ChangeJson
 from amend.formats.times import rfc3339
 
-# Enough for a branch switch that turns every entry of a large cache, twice; about 10 MB.
-KEPT_MAX: Final = 20_000
+# A branch switch that turns every entry of a large cache. Each holds its causes, so 4,096 of them are
+# some 5 MB; who was away for longer looks at everything once.
+KEPT_MAX: Final = 4_096
 
 # A listener that reads nothing for this many changes is dropped and resumes by its last clock.
 QUEUED_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A change as it is remembered; a fifth of the size of its JSON."""
+
+    clock: str
+    at: datetime
+    repo: str
+    root: str
+    name: EntryName
+    previous: Verdict
+    judgement: Judgement
+
+    def json(self) -> ChangeJson:
+        return {
+            "clock": self.clock,
+            "at": rfc3339(self.at),
+            "repo": self.repo,
+            "root": self.root,
+            "kind": self.name.kind.value,
+            "key": self.name.key,
+            "previous": self.previous.value,
+            "verdict": self.judgement.verdict.value,
+            "causes": [cause_json(cause) for cause in self.judgement.causes],
+            "refined": self.previous is self.judgement.verdict,
+        }
 
 
 class Changes:
@@ -29,8 +59,8 @@ class Changes:
         self.instance = secrets.token_hex(4)
         self.number = 0
         self._store = store
-        self._kept: deque[tuple[int, ChangeJson]] = deque(maxlen=KEPT_MAX)
-        self._unsaved: list[ChangeRow] = []
+        self._kept: deque[_Kept] = deque(maxlen=KEPT_MAX)
+        self._unsaved: list[_Kept] = []
         self._listeners: set[asyncio.Queue[ChangeJson | None]] = set()
 
     @property
@@ -38,50 +68,36 @@ class Changes:
         return f"c:{self.instance}:{self.number}"
 
     def publish(
-        self,
-        repo: str,
-        root: str,
-        name: EntryName,
-        previous: Verdict,
-        judgement: Judgement,
+        self, repo: str, root: str, name: EntryName, previous: Verdict, judgement: Judgement
     ) -> None:
         self.number += 1
-        refined = previous is judgement.verdict
-        change = ChangeJson(
-            clock=self.clock,
-            at=rfc3339(datetime.now(UTC)),
-            repo=repo,
-            root=root,
-            kind=name.kind.value,
-            key=name.key,
-            previous=previous.value,
-            verdict=judgement.verdict.value,
-            causes=[cause_json(cause) for cause in judgement.causes],
-            refined=refined,
-        )
-        self._kept.append((self.number, change))
-        for listener in list(self._listeners):
-            try:
-                listener.put_nowait(change)
-            except asyncio.QueueFull:
-                self._drop(listener)
-        if not refined:
-            self._unsaved.append(
-                ChangeRow(
-                    change["clock"],
-                    change["at"],
-                    repo,
-                    name,
-                    previous.value,
-                    judgement.verdict.value,
-                    json.dumps(change["causes"]),
-                )
-            )
+        kept = _Kept(self.clock, datetime.now(UTC), repo, root, name, previous, judgement)
+        self._kept.append(kept)
+        if self._listeners:
+            change = kept.json()
+            for listener in list(self._listeners):
+                try:
+                    listener.put_nowait(change)
+                except asyncio.QueueFull:
+                    self._drop(listener)
+        if previous is not judgement.verdict:
+            self._unsaved.append(kept)
 
     def save(self) -> None:
         """Write what was published since into the store; the caller holds a transaction."""
         unsaved, self._unsaved = self._unsaved, []
-        self._store.add_changes(unsaved)
+        self._store.add_changes(
+            ChangeRow(
+                kept.clock,
+                rfc3339(kept.at),
+                kept.repo,
+                kept.name,
+                kept.previous.value,
+                kept.judgement.verdict.value,
+                json.dumps([cause_json(cause) for cause in kept.judgement.causes]),
+            )
+            for kept in unsaved
+        )
 
     @property
     def unsaved(self) -> bool:
@@ -92,15 +108,15 @@ class Changes:
         number = self._number_of(clock)
         if number is None:
             return None
-        return [change for n, change in self._kept if n > number]
+        newer = self.number - number
+        return [kept.json() for kept in itertools.islice(self._kept, len(self._kept) - newer, None)]
 
     def _number_of(self, clock: str) -> int | None:
         prefix, _, digits = clock.rpartition(":")
         if prefix != f"c:{self.instance}" or not digits.isascii() or not digits.isdigit():
             return None
         number = int(digits)
-        oldest = self._kept[0][0] if self._kept else self.number + 1
-        return number if oldest - 1 <= number <= self.number else None
+        return number if self.number - len(self._kept) <= number <= self.number else None
 
     def listen(self, last: str | None) -> AsyncIterator[ChangeJson]:
         """Changes from now on, after those since the clock `last` when it is known.

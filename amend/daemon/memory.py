@@ -15,7 +15,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from amend.core.dependents import Dependents
-from amend.core.freshness import Explained, causes_against, explain, judge, paths_of, verdict_of
+from amend.core.freshness import (
+    Explained,
+    causes_against,
+    explain,
+    judge,
+    paths_of,
+    verdict_of,
+    with_move,
+)
 from amend.core.model import (
     VERSIONS_MAX,
     Cause,
@@ -397,53 +405,55 @@ class Memory:
         self._explained.clear()
         self.rejudge([n for n, k in self._known.items() if k.judgement.verdict is Verdict.STALE])
 
-    def based(self, name: EntryName, version_id: int, prints: Mapping[Source, Fingerprint]) -> None:
-        """Fill the fingerprints that waited for git."""
+    def based(self, answers: Mapping[int, tuple[EntryName, Mapping[Source, Fingerprint]]]) -> None:
+        """Fill the fingerprints that waited for git: version id → its entry, and what they are."""
 
-        def fill(version: Version) -> Version:
+        def filled(version: Version) -> Version:
+            _, prints = answers[version.id]
             fingerprints = tuple(
-                prints.get(source, look) if look is TO_BE_BASED or look == TO_BE_BASED else look
+                prints.get(source, look) if look == TO_BE_BASED else look
                 for source, look in zip(version.sources, version.fingerprints, strict=True)
             )
             return replace(version, fingerprints=fingerprints)
 
-        self._revise(name, version_id, fill)
-        known = self._known.get(name)
-        if known is None or not _waits(known):
-            self.unbased.discard(name)
+        names = {name for name, _ in answers.values()}
+        self._revise(names, lambda v: filled(v) if v.id in answers else v)
+        for name in names:
+            known = self._known.get(name)
+            if known is None or not _waits(known):
+                self.unbased.discard(name)
 
     def moved(self, name: EntryName, version_id: int, old: RelPath, new: RelPath) -> None:
         """Follow a cited file that git says was renamed, in every version that rests on it so."""
 
-        def follow(version: Version) -> Version:
-            kept = tuple(pair for pair in version.moves if pair[0] != old)
-            return replace(version, moves=(*kept, (old, new)))
-
         known = self._known.get(name)
         if known is None:
             return
+        source = Source(SourceKind.FILE, old)
         rests_on = {
-            version.id: dict(zip(version.sources, version.fingerprints, strict=True)).get(
-                Source(SourceKind.FILE, old)
-            )
+            version.id: dict(zip(version.sources, version.fingerprints, strict=True)).get(source)
             for version in known.entry.versions
         }
-        for other, look in rests_on.items():
-            if look is not None and look == rests_on.get(version_id):
-                self._revise(name, other, follow)
+        then = rests_on.get(version_id)
+        self._revise(
+            {name},
+            lambda v: with_move(v, old, new) if then and rests_on.get(v.id) == then else v,
+        )
 
-    def _revise(self, name: EntryName, version_id: int, edit: Callable[[Version], Version]) -> None:
-        known = self._known.get(name)
-        if known is None:
-            return
-        versions = tuple(edit(v) if v.id == version_id else v for v in known.entry.versions)
+    def _revise(self, names: Iterable[EntryName], edit: Callable[[Version], Version]) -> None:
+        """Replace versions by what became known of them since, all in one transaction."""
         with self._store.transaction():
-            for version in versions:
-                if version.id == version_id:
-                    self._store.update_version(version)
-                    self._hold(known, (version,))
-        known.entry = replace(known.entry, versions=versions)
-        self.rejudge((name,))
+            for name in names:
+                known = self._known.get(name)
+                if known is None:
+                    continue
+                versions = tuple(edit(version) for version in known.entry.versions)
+                for before, after in zip(known.entry.versions, versions, strict=True):
+                    if after is not before:
+                        self._store.update_version(after)
+                        self._hold(known, (after,))
+                known.entry = replace(known.entry, versions=versions)
+        self.rejudge(names)
         self.settle()
 
     # -- the pieces ------------------------------------------------------------------------------

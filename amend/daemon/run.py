@@ -5,6 +5,9 @@ start that fails leaves nothing behind; a stop removes its own socket only.
 """
 
 import asyncio
+import contextlib
+import ctypes
+import gc
 import os
 import secrets
 import signal
@@ -107,6 +110,7 @@ class Daemon:
                 entries=sum(len(w.memory.names()) for w in tending.worktrees.values()),
             )
             sd_notify("READY=1", self.env)
+            _give_back_memory()
             await self._live(tending, server, owned, answers)
         finally:
             sd_notify("STOPPING=1", self.env)
@@ -235,6 +239,17 @@ class Daemon:
         text = "".join(traceback.format_exception(error))
         self._log.error("bug", id=bug_id, exception_type=type(error).__name__, stacktrace=text)
         return bug_id
+
+
+def _give_back_memory() -> None:
+    """What starting needed goes back to the system; what stays is never looked through again.
+
+    Saves 1 to 2 MiB of 60, and the pauses of collecting what lives as long as the daemon.
+    """
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(AttributeError):  # glibc only
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def run_daemon(env: Mapping[str, str]) -> None:

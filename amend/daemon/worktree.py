@@ -124,15 +124,15 @@ class Worktree:
 
     def _memory_changed(self) -> None:
         self.cache_file.request()
-        if self._has_questions():
-            self._wake.set()
+        self._wake.set()
 
     # -- asking git ------------------------------------------------------------------------------
 
     def _has_questions(self) -> bool:
-        memory = self.memory
-        return not self._tracked_asked or bool(
-            (memory.unsettled | memory.unbased) - self._unanswered
+        return (
+            not self._tracked_asked
+            or not self.memory.unsettled <= self._unanswered
+            or not self.memory.unbased <= self._unanswered
         )
 
     @property
@@ -194,8 +194,7 @@ class Worktree:
             return
         now = datetime.now(UTC)
         based = await asyncio.to_thread(base_versions, self.places, self.head, unbased, now)
-        for version_id, prints in based.items():
-            self.memory.based(owners[version_id], version_id, prints)
+        self.memory.based({id_: (owners[id_], prints) for id_, prints in based.items()})
 
     async def _look(self, source: Source) -> tuple[Source, Fingerprint, int]:
         ground = self.memory.ground

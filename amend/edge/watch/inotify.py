@@ -10,7 +10,8 @@ everything is armed again and every key beneath is reported.
 
 Not reported, and left to the owner's own stat: stores through a shared memory map until the file
 is closed; a mount over a watched directory until the next `retry_unwatched`; writes through a hard
-link that was made where nothing is watched.
+link that was made where nothing is watched, or that was made, written through and removed again
+between two reads: the kernel tells of that name, not whose it was.
 """
 
 import asyncio
