@@ -19,7 +19,7 @@ from amend.edge.store import ChangeRow, Store
 from amend.formats.api import CauseJson, ChangeJson
 from amend.formats.times import rfc3339
 
-# A branch switch that turns every entry of a large cache. Each holds its causes, so 4,096 of them are
+# A branch switch that turns every entry of a large cache. Each holds its causes, so that these are
 # some 5 MB; who was away for longer looks at everything once.
 KEPT_MAX: Final = 4_096
 
