@@ -29,6 +29,12 @@ from amend.formats.json_text import DOCUMENT_BYTES_MAX
 GIT_WAIT_S: Final = 5.0
 GIT_POLL_S: Final = 0.1
 
+# A verdict that flips back within this costs no write; one that keeps flipping is written at last.
+# An editor's save, an undo and git's checkout of a file are over sooner.
+SETTLE_S: Final = 0.3
+SETTLE_S_MAX: Final = 3.0
+
+_MOVABLE: Final = (Place.FILE, Place.AWAY)
 _EMPTY: Final = b"{}"
 
 
@@ -58,6 +64,8 @@ class CacheFile:
         self._data: bytes | None = None
         self._first = True
         self._timer: asyncio.TimerHandle | None = None
+        self._ask_timer: asyncio.TimerHandle | None = None
+        self._asked_since_s: float | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.shared = SharedFile(
             memory.root,
@@ -129,10 +137,22 @@ class CacheFile:
         return self.shared.blocked
 
     def request(self) -> None:
-        """A verdict changed: the file may need a write once it is quiet."""
-        if self._loop is not None and self.may_write() in (None, self.shared.blocked):
-            self.shared.request(self._loop.time())
-            self._schedule(0.0)
+        """A verdict changed: the file may need a write once verdicts have settled."""
+        if self._loop is None or self.may_write() not in (None, self.shared.blocked):
+            return
+        now_s = self._loop.time()
+        if self._asked_since_s is None:
+            self._asked_since_s = now_s
+        due_s = min(now_s + SETTLE_S, self._asked_since_s + SETTLE_S_MAX)
+        if self._ask_timer is not None:
+            self._ask_timer.cancel()
+        self._ask_timer = self._loop.call_at(due_s, self._ask)
+
+    def _ask(self) -> None:
+        assert self._loop is not None
+        self._ask_timer = self._asked_since_s = None
+        self.shared.request(self._loop.time())
+        self._schedule(0.0)
 
     def noticed(self) -> None:
         """The watch saw the file's name touched."""
@@ -141,6 +161,8 @@ class CacheFile:
             self._schedule(0.0)
 
     def apply_policy(self, on_stale: OnStale, *, write_tracked: bool) -> None:
+        """Another policy wants other things of every entry."""
+        self._memory.unwritten.update(self._memory.all_known())
         self.on_stale, self._write_tracked = on_stale, write_tracked
         self.request()
 
@@ -178,16 +200,19 @@ class CacheFile:
         if self.may_write() not in (None, self.shared.blocked):
             return None
         self._learn(present)
-        document = parse(present if present is not None else TEMPLATE)
         now = datetime.now(UTC)
-        held = [self._held(known) for known in self._memory.all_known().values()]
+        known = self._memory.all_known()
+        held = [self._held(known[name]) for name in self._memory.unwritten if name in known]
         edits = wanted_edits(self.on_stale, held, now)
         if present is None:
             edits = [edit for edit in edits if isinstance(edit, PutBack)]
         if not edits:
             self._note_places((), ())
+            self._memory.unwritten.clear()
             return None
-        old = prunable(held, now, timedelta(days=document.prune_after_days))
+        document = parse(present if present is not None else TEMPLATE)
+        everything = [self._held(each) for each in known.values()]
+        old = prunable(everything, now, timedelta(days=document.prune_after_days))
         self._note_places(edits, old)
         return apply(document, [self._to_format(edit) for edit in (*edits, *old)])
 
@@ -198,8 +223,9 @@ class CacheFile:
         """
         leaving = {edit.name: Place.AWAY for edit in edits if isinstance(edit, Remove)}
         leaving.update({edit.name: Place.LEAVING for edit in old})
-        for name, known in self._memory.all_known().items():
-            if known.file_digest and known.place in (Place.FILE, Place.AWAY):
+        for name in {*self._memory.unwritten, *leaving}:
+            known = self._memory.all_known().get(name)
+            if known is not None and known.file_digest and known.place in _MOVABLE:
                 self._memory.replace_in_file(known, leaving.get(name, Place.FILE))
 
     def _held(self, known: Known) -> Held:
@@ -227,8 +253,9 @@ class CacheFile:
         return edit
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._ask_timer):
+            if timer is not None:
+                timer.cancel()
         self.shared.close()
 
     @property

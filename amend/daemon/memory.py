@@ -100,6 +100,7 @@ class Memory:
         self.max_age: timedelta | None = None
         self.on_changed: Callable[[], None] = lambda: None  # the cache file may need a write
         self.unsettled: set[EntryName] = set()  # verdicts that git shall explain
+        self.unwritten: set[EntryName] = set()  # the cache file may not say of these what it should
         self.unbased: set[EntryName] = set()  # versions whose baselines git shall decide
         self.marks = 0
         self.restores = 0
@@ -128,6 +129,7 @@ class Memory:
                 since=row.since,
             )
             self._known[row.name] = known
+            self.unwritten.add(row.name)
             self._hold(known, row.versions)
             self._note_unbased(known)
 
@@ -238,6 +240,7 @@ class Memory:
         elif before.version is None:
             return  # the first look after a start found what the store had
         self._publish(name, before.verdict, judgement)
+        self.unwritten.add(name)
         self.on_changed()
 
     def _publish(self, name: EntryName, previous: Verdict, judgement: Judgement) -> None:
@@ -295,6 +298,8 @@ class Memory:
         digest = payload_digest(item.payload)
         known = self._known.get(name)
         if known is not None:
+            if (known.mark, known.has_stale_field) != (item.stale, item.has_stale_field):
+                self.unwritten.add(name)
             known.mark, known.has_stale_field = item.stale, item.has_stale_field
             if known.file_digest == digest:
                 if known.place is Place.AWAY:
@@ -483,6 +488,7 @@ class Memory:
             known.place, known.file_digest = place, file_digest
             self._let_go(known, dropped)
         self._known[name] = known
+        self.unwritten.add(name)
         self._hold(known, (version,))
         self._note_unbased(known)
         return known
@@ -512,6 +518,7 @@ class Memory:
         if known.place is place and known.file_digest == file_digest:
             return
         known.place, known.file_digest = place, file_digest
+        self.unwritten.add(known.entry.name)
         self._store.save_entry(self.id, known.entry.name, place=place, file_digest=file_digest)
 
     def _remove(self, known: Known) -> None:
@@ -520,6 +527,7 @@ class Memory:
             self.id, name, place=Place.FILE, file_digest=b"", removed_at=self._now()
         )
         del self._known[name]
+        self.unwritten.discard(name)
         self._unsaved.pop(name, None)
         self.unsettled.discard(name)
         self.unbased.discard(name)
