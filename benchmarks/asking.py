@@ -80,6 +80,10 @@ def ask_once(path: Path, message: bytes) -> bytes:
         asker.close()
 
 
+def body_of(answer: bytes) -> bytes:
+    return answer.partition(b"\r\n\r\n")[2]
+
+
 def asked_us(asker: Asker, messages: Sequence[bytes]) -> list[float]:
     return [timed_us(lambda m=message: asker.ask(m)) for message in messages]  # type: ignore[misc]
 

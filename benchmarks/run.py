@@ -8,6 +8,7 @@ seed), all in one temporary directory, and ends them by process id. Exits 1 when
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None, sizes: Sizes | None = None) -> 
     parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES), metavar="NAME")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the daemons must not outlive it
     facts = machine(Path(tempfile.gettempdir()))
     print("  ".join(f"{name} {value}" for name, value in facts.items()) + "\n", flush=True)
     sizes = sizes or (QUICK if chosen.quick else FULL)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.asking import ask_once, body_of, request
 from benchmarks.measure import wait_until
 from benchmarks.running import Daemon, git
 
@@ -90,15 +91,20 @@ def write_cache(root: Path, topics: dict[str, Any]) -> None:
     new.rename(root / CACHE_FILE)
 
 
-def fill(daemon: Daemon, root: Path, topics: dict[str, Any]) -> None:
+def fill(daemon: Daemon, root: Path, topics: dict[str, Any], *, wait_s: float = 120.0) -> None:
     """Register `root`, bring `topics` in through its cache file, and wait until all are fresh."""
     daemon.add(root)
     daemon.sync()
     write_cache(root, topics)
+    wait_until(lambda: _fresh(daemon, root) == len(topics), "all entries are fresh", wait_s)
     daemon.sync()
-    wait_until(lambda: _fresh(daemon, root) == len(topics), "all entries are fresh")
 
 
 def _fresh(daemon: Daemon, root: Path) -> int:
-    repos = daemon.get("/v1/status")["repos"]
+    """How many entries of `root` are fresh; none as long as the daemon is too busy to say."""
+    try:
+        status = body_of(ask_once(daemon.socket, request("GET", "/v1/status")))
+    except TimeoutError:
+        return 0
+    repos = json.loads(status)["repos"]
     return sum(repo["entries"]["fresh"] for repo in repos if repo["root"] == str(root))
