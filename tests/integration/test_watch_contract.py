@@ -417,6 +417,17 @@ def test_all_that_is_wanted_can_be_listed(rig: Rig) -> None:
     ]
 
 
+def test_a_path_that_no_file_can_have_may_be_wanted_and_stays_silent(rig: Rig) -> None:
+    rig.write("a/f")
+    rig.want("a\0b/f", "nul")
+    rig.want("n" * 300, "long")
+    rig.touched()
+
+    rig.write("a/f", "longer text")
+
+    assert rig.touched() == set()
+
+
 def test_health_names_the_backend_and_the_last_event(rig: Rig) -> None:
     rig.write("a")
     rig.want("a", "a")

@@ -6,7 +6,7 @@ from tests.integration.watch_fuzz import KINDS, run
 
 # Different seeds on every push would find more and explain less; the long runs move on.
 SHORT_SEEDS = 2
-SHORT_STEPS = {kind: 12 if kind.startswith("at-once") else 50 for kind in KINDS}
+SHORT_STEPS = {kind: 20 if kind.startswith("at-once") else 80 for kind in KINDS}
 LONG_SEEDS = 12
 LONG_STEPS = {kind: 150 if kind.startswith("at-once") else 800 for kind in KINDS}
 

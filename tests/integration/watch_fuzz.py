@@ -175,9 +175,9 @@ class Mischief:
         if self.rng.random() < 0.5:
             new = f"{self.root}/new"
             make(new)
-            try:
+            with contextlib.suppress(OSError):
                 os.rename(new, path)
-            except OSError:
+            if os.path.lexists(new):  # refused, or both were names of one file
                 os.unlink(new)
         else:
             self._clear(path)

@@ -4,6 +4,7 @@ Knows numbers and paths, nothing of what they are for.
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import struct
@@ -72,6 +73,8 @@ class Descriptor:
 
     def add(self, path: bytes, mask: int) -> int:
         """The watch descriptor, or the negative errno."""
+        if b"\0" in path:
+            return -errno.ENOENT  # C would watch what is before the NUL
         wd = self._add_watch(self.fd, path, mask)
         return wd if wd >= 0 else -ctypes.get_errno()
 

@@ -29,8 +29,9 @@ def names_on_the_way(start: bytes, path: bytes) -> list[bytes]:
         try:
             is_link = stat.S_ISLNK(os.lstat(name).st_mode)
             target = os.readlink(name) if is_link else b""
-        except OSError:
-            # Nothing there: the rest would be beneath it, as far as that can be told by names.
+        except (OSError, ValueError):
+            # Nothing there, or no name at all. The rest would be beneath it, as far as that can be
+            # told by names.
             beneath = takewhile(lambda part: part != b"..", rest)
             at = b"/".join((name, *(part for part in beneath if part not in (b"", b"."))))
             break

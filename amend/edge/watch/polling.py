@@ -202,7 +202,7 @@ def _look(place: _Place) -> _Look:
     name = root + b"/" + path if path else root
     try:
         own = os.lstat(name)
-    except OSError:
+    except (OSError, ValueError):  # a NUL is in no name
         return None
     if not stat.S_ISLNK(own.st_mode):
         return _stamp(own, names=names)

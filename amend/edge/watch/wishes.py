@@ -256,5 +256,5 @@ class Wishes:
 def _lstat(path: bytes) -> os.stat_result | None:
     try:
         return os.lstat(path)
-    except OSError:
+    except (OSError, ValueError):  # a NUL is in no name
         return None
