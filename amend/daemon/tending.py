@@ -164,6 +164,9 @@ class Tending:
 
     def find(self, cwd: bytes) -> Worktree:
         """The worktree of the nearest registered root above. Raises `NotFound`."""
+        exact = self._by_root.get(cwd)
+        if exact is not None:
+            return exact  # a registered root is its own real path; resolving it costs 50 µs
         at = os.path.realpath(cwd)
         while True:
             worktree = self._by_root.get(at)
