@@ -130,15 +130,19 @@ class CacheFile:
 
     def may_write(self) -> str | None:
         """Why the file is not written, None when it is."""
+        return self._forbidden() or self.shared.blocked
+
+    def _forbidden(self) -> str | None:
+        """Why amend chooses not to write; `shared.blocked` is why it could not."""
         if self.on_stale is OnStale.OBSERVE:
             return "policy.on_stale is observe"
         if self.tracked and not self._write_tracked:
             return "git tracks the file, and policy.write_tracked is false"
-        return self.shared.blocked
+        return None
 
     def request(self) -> None:
         """A verdict changed: the file may need a write once verdicts have settled."""
-        if self._loop is None or self.may_write() not in (None, self.shared.blocked):
+        if self._loop is None or self._forbidden():
             return
         now_s = self._loop.time()
         if self._asked_since_s is None:
@@ -197,7 +201,7 @@ class CacheFile:
         """What is about to be replaced; `_plan` has recorded every payload in it durably."""
 
     def _plan(self, present: bytes | None) -> bytes | None:
-        if self.may_write() not in (None, self.shared.blocked):
+        if self._forbidden():
             return None
         self._learn(present)
         now = datetime.now(UTC)

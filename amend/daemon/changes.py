@@ -150,10 +150,6 @@ class Changes:
         for listener in list(self._listeners):
             self._drop(listener)
 
-    @property
-    def listeners(self) -> int:
-        return len(self._listeners)
-
 
 def cause_json(cause: Cause) -> CauseJson:
     """Only what the cause carries."""

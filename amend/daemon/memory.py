@@ -119,19 +119,13 @@ class Memory:
         for row in rows:
             if not row.versions:
                 continue
-            known = Known(
-                row.id,
-                Entry(row.name, row.versions),
-                row.digests,
-                row.place,
-                row.file_digest,
-                judgement=Judgement(Verdict(row.verdict or Verdict.MISSING), None),
-                since=row.since,
-            )
-            self._known[row.name] = known
-            self.unwritten.add(row.name)
-            self._hold(known, row.versions)
-            self._note_unbased(known)
+            known = self._take_up(row)
+            known.judgement = Judgement(Verdict(row.verdict or Verdict.MISSING), None)
+            known.since = row.since
+
+    def unjudged(self) -> list[EntryName]:
+        """Entries whose sources were not looked at since they were taken up."""
+        return [name for name, known in self._known.items() if known.judgement.version is None]
 
     def names(self) -> list[EntryName]:
         """Every entry that can be asked for."""
@@ -175,13 +169,6 @@ class Memory:
             known.entry.versions[0],
             (Cause(CauseKind.UNREADABLE, detail=detail),),
         )
-
-    def answer_at_once(self, known: Known) -> Judgement:
-        """`answer` for a worktree that hashes every file inline (no daemon, no loop)."""
-        judgement = self._judge(known, self.ground.look)
-        self._take(known, judgement)
-        self.settle()
-        return judgement
 
     def touched(self, sources: Iterable[Source]) -> list[Source]:
         """Look at these again and judge what rests on those that changed; large ones come back."""
@@ -296,36 +283,30 @@ class Memory:
     ) -> bool:
         """Whether the entry has a new version. Inside a transaction."""
         digest = payload_digest(item.payload)
-        known = self._known.get(name)
-        if known is not None:
-            if (known.mark, known.has_stale_field) != (item.stale, item.has_stale_field):
-                self.unwritten.add(name)
-            known.mark, known.has_stale_field = item.stale, item.has_stale_field
-            if known.file_digest == digest:
-                if known.place is Place.AWAY:
-                    self._place(known, Place.FILE, digest)  # the eviction did not happen
-                elif known.place in (Place.COMING, Place.STORE) and digest == known.digests[0]:
-                    self._place(known, Place.FILE, digest)
-                return False
-        else:
-            known = self._remembered(name)
-        if known is not None and digest in known.digests:
+        known = self._known.get(name) or self._remembered(name)
+        is_news = known is None or known.file_digest != digest
+        if known is None or (is_news and digest not in known.digests):
+            version = Version(
+                0,
+                item.sources,
+                self._baselines(known, item, written_ns, by_time),
+                item.ts,
+                item.problems,
+            )
+            known = self._record(
+                name, known, version, item.payload, place=Place.FILE, file_digest=digest
+            )
+        elif is_news:
             self._promote(known, digest)
             self._place(known, Place.FILE, digest)
+        elif known.place is Place.AWAY:
+            self._place(known, Place.FILE, digest)  # the eviction did not happen
+        elif known.place in (Place.COMING, Place.STORE) and digest == known.digests[0]:
+            self._place(known, Place.FILE, digest)
+        if (known.mark, known.has_stale_field) != (item.stale, item.has_stale_field):
             known.mark, known.has_stale_field = item.stale, item.has_stale_field
-            return True
-        version = Version(
-            0,
-            item.sources,
-            self._baselines(known, item, written_ns, by_time),
-            item.ts,
-            item.problems,
-        )
-        known = self._record(
-            name, known, version, item.payload, place=Place.FILE, file_digest=digest
-        )
-        known.mark, known.has_stale_field = item.stale, item.has_stale_field
-        return True
+            self.unwritten.add(name)
+        return is_news
 
     def _baselines(
         self, known: Known | None, item: CacheEntry, written_ns: int, by_time: bool
@@ -430,7 +411,6 @@ class Memory:
 
     def moved(self, name: EntryName, version_id: int, old: RelPath, new: RelPath) -> None:
         """Follow a cited file that git says was renamed, in every version that rests on it so."""
-
         known = self._known.get(name)
         if known is None:
             return
@@ -498,8 +478,14 @@ class Memory:
         row = self._store.removed_entry(self.id, name)
         if row is None or not row.versions:
             return None
-        known = Known(row.id, Entry(name, row.versions), row.digests, Place.FILE, b"")
-        self._known[name] = known
+        return self._take_up(row)
+
+    def _take_up(self, row: EntryRow) -> Known:
+        """Bring what the store has of an entry into memory, not judged yet."""
+        entry = Entry(row.name, row.versions)
+        known = Known(row.id, entry, row.digests, row.place, row.file_digest)
+        self._known[row.name] = known
+        self.unwritten.add(row.name)
         self._hold(known, row.versions)
         self._note_unbased(known)
         return known

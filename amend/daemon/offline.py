@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from amend.daemon.answers import Answers
-from amend.daemon.tending import Options, Tending
+from amend.daemon.tending import Options, Tending, nearest_root
 from amend.edge.service import package_version, state_dir
 from amend.edge.store import Store
 from amend.errors import NotFound
@@ -21,17 +21,8 @@ async def open_offline(cwd: Path, env: Mapping[str, str]) -> Answers:
     root = os.path.realpath(os.fsencode(cwd))
     if not os.path.isdir(root):
         raise NotFound(f"{cwd} is no directory", hint="pass --cwd")
-    worktree = tending.add(nearest_registered(store, root) or root)
+    registered = {row.root for row in store.repos()}
+    worktree = tending.add(nearest_root(root, registered) or root)
     while not worktree.settled:
         await worktree.ask_git()
     return Answers(tending, package_version())
-
-
-def nearest_registered(store: Store, path: bytes) -> bytes | None:
-    """The root, among those amend knows, that `path` is in."""
-    roots = {row.root for row in store.repos()}
-    while path not in roots:
-        if path in (b"/", b""):
-            return None
-        path = os.path.dirname(path)
-    return path

@@ -59,7 +59,8 @@ class Daemon:
         self.config_file = config_path(env)
         self.config = Config()
         self._stop = asyncio.Event()
-        self._log = Log(package_version())
+        self.version = package_version()
+        self._log = Log(self.version)
 
     async def run(self) -> None:
         """Serve until a signal says stop. Raises `AmendError` when it cannot start."""
@@ -85,8 +86,7 @@ class Daemon:
         tending = Tending(
             store, changes, Watcher(), self._options(), inline_bytes_max=INLINE_BYTES_MAX
         )
-        version = package_version()
-        answers = Answers(tending, version)
+        answers = Answers(tending, self.version)
         answers.config_file = str(self.config_file) if self.config_file.exists() else None
         tending.on_failed = lambda worktree, error: self._tending_failed(answers, worktree, error)
         for problem in store.problems:
@@ -94,7 +94,7 @@ class Daemon:
         self._add_repos(tending, store)
         owned = lock.claim_socket(self.runtime / API_SOCKET)
         server = ApiServer(
-            answers, version=version, on_request=self._requested(answers), on_bug=self._bug
+            answers, version=self.version, on_request=self._requested(answers), on_bug=self._bug
         )
         answers.connections = server.stats
         try:
@@ -104,7 +104,7 @@ class Daemon:
             answers.is_ready = True
             self._log.info(
                 "daemon_ready",
-                version=version,
+                version=self.version,
                 socket=str(owned.path),
                 repos=len(tending.worktrees),
                 entries=sum(len(w.memory.names()) for w in tending.worktrees.values()),

@@ -7,7 +7,7 @@ they belong to, saves verdicts, and knows when everything has settled.
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -127,7 +127,7 @@ class Tending:
         if self.watch is not None:
             worktree.arm()
         worktree.cache_file.refresh()
-        memory.rejudge(memory.names())
+        memory.rejudge(memory.unjudged())
         memory.settle()
         if self._loop is not None:
             self._tend(worktree)
@@ -167,17 +167,13 @@ class Tending:
         exact = self._by_root.get(cwd)
         if exact is not None:
             return exact  # a registered root is its own real path; resolving it costs 50 µs
-        at = os.path.realpath(cwd)
-        while True:
-            worktree = self._by_root.get(at)
-            if worktree is not None:
-                return worktree
-            if at in (b"/", b""):
-                raise NotFound(
-                    f"{os.fsdecode(cwd)} is in no repository that amend tends",
-                    hint="`amend add PATH` registers one",
-                )
-            at = os.path.dirname(at)
+        root = nearest_root(os.path.realpath(cwd), self._by_root)
+        if root is None:
+            raise NotFound(
+                f"{os.fsdecode(cwd)} is in no repository that amend tends",
+                hint="`amend add PATH` registers one",
+            )
+        return self._by_root[root]
 
     def watch_config(self, directory: bytes, name: bytes, changed: Callable[[], None]) -> None:
         """Call `changed` whenever that file does."""
@@ -337,3 +333,12 @@ class Tending:
             worktree.cache_file.close()
         if self.watch is not None:
             self.watch.close()
+
+
+def nearest_root(path: bytes, roots: Container[bytes]) -> bytes | None:
+    """The deepest of `roots` that `path` is or is in; None when it is in none."""
+    while path not in roots:
+        if path in (b"/", b""):
+            return None
+        path = os.path.dirname(path)
+    return path
