@@ -89,7 +89,10 @@ def causes_against(kind: Kind, version: Version, look: Look) -> tuple[Cause, ...
         return (Cause(CauseKind.NO_BASELINE, detail="names no files, so nothing can be checked"),)
     causes = []
     for source, then in zip(version.sources, version.fingerprints, strict=True):
-        cause = _difference(source, then, look(source))
+        now = look(source)
+        if then is now and type(now) is FilePrint and source.kind is SourceKind.FILE:
+            continue  # the common case: prints are shared, so one look costs one comparison
+        cause = _difference(source, then, now)
         if cause is not None and cause.kind is CauseKind.DELETED:
             cause = _followed(source, then, version, look) or cause
         if cause is not None:
@@ -98,8 +101,6 @@ def causes_against(kind: Kind, version: Version, look: Look) -> tuple[Cause, ...
 
 
 def _difference(source: Source, then: Fingerprint, now: Fingerprint) -> Cause | None:
-    if then is now and isinstance(now, FilePrint) and source.kind is SourceKind.FILE:
-        return None  # the common case: prints are shared, so one look costs one comparison
     spec = source.spec
     if isinstance(now, NoPrint):
         return Cause(now.reason, spec, now.detail)

@@ -56,6 +56,10 @@ class Source:
     path: RelPath
     repository: str | None = None
 
+    def __hash__(self) -> int:
+        """Of the path alone, which bytes remember: sources are looked up on every question."""
+        return hash(self.path)
+
     @property
     def spec(self) -> str:
         """As it is written in a `files` list; a leading `./` keeps what reads otherwise."""
@@ -187,6 +191,9 @@ class EntryName:
 
     kind: Kind
     key: str
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 @dataclass(frozen=True, slots=True)

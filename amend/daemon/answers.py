@@ -39,11 +39,16 @@ from amend.daemon.worktree import Worktree
 from amend.edge.serve.limits import Stats
 from amend.errors import NotFound, RequestInvalid, StaleMatch
 from amend.formats import api
-from amend.formats.agent_cache import parse_payload, pattern_payload, topic_payload
+from amend.formats.agent_cache import pattern_payload, summary_and_files, topic_payload
 from amend.formats.times import parse_time, rfc3339
 
 # Near misses worth showing to whoever mistyped a key.
 CANDIDATES_MAX: Final = 5
+
+# What answers tell of a version is kept for those told lately, 3 KB each at most: agents ask for
+# the same few findings again and again, and the store costs a quarter of an answer.
+TOLD_MAX: Final = 2_048
+TOLD_BYTES_MAX: Final = 2_048
 
 _MISSING: Final = Judgement(Verdict.MISSING, None)
 NO_CLOCK: Final = "c:none:0"
@@ -60,6 +65,7 @@ class Answers:
         self.connections = Stats()  # the socket's, where there is one
         self._tending = tending
         self._version = version
+        self._told: dict[int, api.EntryJson] = {}  # by version id
         self._started_at = datetime.now(UTC)
         self._started_s = time.monotonic()
 
@@ -205,19 +211,26 @@ class Answers:
         return answer
 
     def _entry(self, known: Known, version: Version) -> api.EntryJson:
-        name = known.entry.name
-        recorded = self._tending.store.recorded(version.id)
-        item = parse_payload(name, recorded.payload)
-        return {
-            "kind": name.kind.value,
-            "key": name.key,
-            "ts": rfc3339(version.ts) if version.ts is not None else None,
-            "summary": item.summary,
-            "files": list(item.files),
-            "recorded_at": rfc3339(datetime.fromisoformat(recorded.recorded_at)),
-            "recorded_in": path_text(recorded.recorded_in),
-            "in_file": bool(known.file_digest),
-        }
+        told = self._told.get(version.id)
+        if told is None:
+            name = known.entry.name
+            recorded = self._tending.store.recorded(version.id)
+            summary, files = summary_and_files(name, recorded.payload)
+            told = {
+                "kind": name.kind.value,
+                "key": name.key,
+                "ts": rfc3339(version.ts) if version.ts is not None else None,
+                "summary": summary,
+                "files": list(files),
+                "recorded_at": rfc3339(datetime.fromisoformat(recorded.recorded_at)),
+                "recorded_in": path_text(recorded.recorded_in),
+                "in_file": False,
+            }
+            if len(recorded.payload) <= TOLD_BYTES_MAX:
+                if len(self._told) >= TOLD_MAX:
+                    self._told.clear()
+                self._told[version.id] = told
+        return {**told, "in_file": bool(known.file_digest)}
 
     def _judged(self, known: Known, judgement: Judgement) -> api.JudgedEntryJson:
         version = judgement.version or known.entry.versions[0]

@@ -85,8 +85,15 @@ class Ground:
         if seen is None:
             seen = Seen(self, source)  # not held: looked at afresh each time
         before = seen.look
-        if before is not None and not before.racy and before.stat == self._stat(seen):
-            return before.fingerprint
+        if before is not None and not before.racy:
+            if source.kind is SourceKind.GLOB:
+                self.stats += len(seen.directories)
+                stat = b"".join([stat_key(self.root, directory) for directory in seen.directories])
+            else:
+                self.stats += 1
+                stat = stat_key(self.root, source.path)
+            if before.stat == stat:
+                return before.fingerprint
         return self._look_again(seen, before)
 
     def last(self, source: Source) -> Fingerprint:
@@ -127,14 +134,6 @@ class Ground:
         )
         self.hashes += 1
         self._remember(seen, look)
-
-    def _stat(self, seen: Seen) -> bytes:
-        source = seen.source
-        if source.kind is SourceKind.GLOB:
-            self.stats += len(seen.directories)
-            return b"".join([stat_key(self.root, directory) for directory in seen.directories])
-        self.stats += 1
-        return stat_key(self.root, source.path)
 
     def _look_again(self, seen: Seen, before: Look | None) -> Fingerprint:
         source, now_ns = seen.source, time.time_ns()

@@ -288,6 +288,21 @@ def parse_payload(name: EntryName, payload: bytes) -> CacheEntry:
     return _entry(name, json.loads(payload))
 
 
+def summary_and_files(name: EntryName, payload: bytes) -> tuple[str, Sequence[str]]:
+    """Of a recorded payload: as `parse_payload` reads them, in a tenth of the time."""
+    try:
+        value = orjson.loads(payload)
+    except orjson.JSONDecodeError:  # lone surrogates
+        value = None
+    if isinstance(value, dict):
+        summary, files = value.get("summary"), value.get("files")
+        are_texts = isinstance(files, list) and all(isinstance(item, str) for item in files)
+        if isinstance(summary, str) and are_texts:
+            return summary, files
+    entry = parse_payload(name, payload)
+    return entry.summary, entry.files
+
+
 # -- writing -----------------------------------------------------------------------------------
 
 

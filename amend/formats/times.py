@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 def rfc3339(at: datetime) -> str:
     """Milliseconds where there are any, none where there are none."""
-    utc = at.astimezone(UTC)
+    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
     spec = "milliseconds" if utc.microsecond else "seconds"
-    return utc.isoformat(timespec=spec).removesuffix("+00:00") + "Z"
+    return utc.isoformat(timespec=spec)[: -len("+00:00")] + "Z"
 
 
 def parse_time(text: str) -> datetime | None:

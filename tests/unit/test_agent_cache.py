@@ -24,6 +24,7 @@ from amend.formats.agent_cache import (
     parse_payload,
     pattern_payload,
     payload_of,
+    summary_and_files,
     topic_payload,
 )
 
@@ -339,6 +340,28 @@ def test_a_payload_holds_any_text(summary: str) -> None:
     assert found.sources == (Source(SourceKind.FILE, RelPath(b"caf\xe9.md")),)
     assert found.problems == ()
     assert parse_payload(topic("x"), found.payload) == found
+    summary_read, files = summary_and_files(topic("x"), payload)
+    assert (summary_read, tuple(files)) == (found.summary, found.files)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a pattern's text",
+        {"text": "t"},
+        {"text": "t", "summary": "s", "files": ["a"]},
+        {"summary": 3, "files": ["a", 4]},
+        {"files": "a"},
+        ["neither"],
+    ],
+)
+def test_the_short_way_to_summary_and_files_reads_what_the_long_one_does(value: object) -> None:
+    payload = json.dumps(value).encode()
+
+    for name in (topic("x"), pattern("x")):
+        long = parse_payload(name, payload)
+        short = summary_and_files(name, payload)
+        assert (short[0], tuple(short[1])) == (long.summary, long.files)
 
 
 def test_a_name_of_raw_bytes_is_the_same_finding_as_its_escape() -> None:
