@@ -296,9 +296,9 @@ def summary_and_files(name: EntryName, payload: bytes) -> tuple[str, Sequence[st
         value = None
     if isinstance(value, dict):
         summary, files = value.get("summary"), value.get("files")
-        are_texts = isinstance(files, list) and all(isinstance(item, str) for item in files)
-        if isinstance(summary, str) and are_texts:
-            return summary, files
+        texts = [item for item in files if isinstance(item, str)] if isinstance(files, list) else []
+        if isinstance(summary, str) and texts == files:
+            return summary, texts
     entry = parse_payload(name, payload)
     return entry.summary, entry.files
 
