@@ -22,6 +22,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 START_S: Final = 30.0
 ANSWER_S: Final = 30.0
 
+# A stop lets what is being answered take 2 s.
+STOP_S: Final = 20.0
+
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout_s: float = ANSWER_S) -> None:
@@ -57,52 +60,74 @@ class Daemon:
             "AMEND_CONFIG": str(self.base / "config.toml"),
             "PYTHONPATH": str(ROOT),
         }
+        self.command = [sys.executable, "-m", "amend.cli.main", "run"]
         self.process: subprocess.Popen[bytes] | None = None
         self._connection: UnixConnection | None = None
 
     def __enter__(self) -> "Daemon":
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._runtime.cleanup()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        self.close()
+
+    def close(self) -> None:
+        try:
+            self.stop()
+        finally:
+            self._runtime.cleanup()
+            if self._temporary is not None:
+                self._temporary.cleanup()
 
     @property
     def pid(self) -> int:
         assert self.process is not None
         return self.process.pid
 
-    def start(self) -> None:
+    def start(self, wait_s: float = START_S) -> None:
+        """Return when it is ready. Where this raises, no process is left."""
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "amend.cli.main", "run"],
+                self.command,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
             )
-        until_s = time.monotonic() + START_S
+        try:
+            self._wait_until_ready(self.process, time.monotonic() + wait_s)
+        except BaseException:
+            self.stop(kill=True)
+            raise
+
+    def _wait_until_ready(self, process: "subprocess.Popen[bytes]", until_s: float) -> None:
         while True:
             try:
                 if self.get("/readyz")["ok"]:
                     return
             except (OSError, http.client.HTTPException):
-                self._hang_up()
-            if self.process.poll() is not None or time.monotonic() > until_s:
+                pass  # not listening yet
+            if process.poll() is not None or time.monotonic() > until_s:
                 raise RuntimeError(f"the daemon did not start:\n{self.log_path.read_text()}")
             time.sleep(0.01)
 
     def stop(self, *, kill: bool = False) -> None:
+        """Return when it has ended; one that does not end in time is killed, and that raises."""
+        self._hang_up()
         if self.process is None:
             return
-        self._hang_up()
-        (self.process.kill if kill else self.process.terminate)()
-        self.process.wait(20)
-        self.process = None
+        process, self.process = self.process, None
+        (process.kill if kill else process.terminate)()
+        try:
+            process.wait(STOP_S)
+        finally:
+            process.kill()  # does nothing to one that has ended
+            process.wait()
 
     def _hang_up(self) -> None:
         if self._connection is not None:
@@ -113,6 +138,15 @@ class Daemon:
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Status and document (text where it is no JSON)."""
+        is_kept = self._connection is not None
+        try:
+            return self._exchange(method, path, body)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            if not is_kept:
+                raise
+            return self._exchange(method, path, body)  # closed while idle; ask once more
+
+    def _exchange(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if self._connection is None:
             self._connection = UnixConnection(self.socket)
         payload = json.dumps(body).encode() if body is not None else None
@@ -121,9 +155,9 @@ class Daemon:
             self._connection.request(method, path, payload, headers)
             answer = self._connection.getresponse()
             text = answer.read()
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            self._hang_up()  # closed while idle; ask once more
-            return self.request(method, path, body)
+        except BaseException:
+            self._hang_up()  # a late answer must not be taken for the next question's
+            raise
         kind = answer.headers.get_content_type()
         return answer.status, json.loads(text) if text and kind.endswith("json") else text.decode()
 
