@@ -11,6 +11,7 @@ import gc
 import os
 import secrets
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -22,13 +23,13 @@ from amend.daemon.answers import Answers
 from amend.daemon.changes import Changes
 from amend.daemon.ground import INLINE_BYTES_MAX
 from amend.daemon.logs import Log
+from amend.daemon.socket_keeper import SocketKeeper
 from amend.daemon.tending import Options, Tending
 from amend.daemon.worktree import Worktree
 from amend.edge.serve.server import ApiServer
 from amend.edge.service import (
     API_SOCKET,
     DaemonLock,
-    OwnedSocket,
     config_path,
     home,
     package_version,
@@ -111,7 +112,8 @@ class Daemon:
             )
             sd_notify("READY=1", self.env)
             _give_back_memory()
-            await self._live(tending, server, owned, answers)
+            keeper = SocketKeeper(lock, owned, server.start, answers.unready, self._log)
+            await self._live(tending, keeper, answers)
         finally:
             sd_notify("STOPPING=1", self.env)
             owned.close()
@@ -120,14 +122,12 @@ class Daemon:
             await tending.stop()
             self._log.info("daemon_stopped")
 
-    async def _live(
-        self, tending: Tending, server: ApiServer, owned: OwnedSocket, answers: Answers
-    ) -> None:
+    async def _live(self, tending: Tending, keeper: SocketKeeper, answers: Answers) -> None:
         """Until stopped: the hourly round, the socket's health, a config file that changes."""
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._verify_hourly(tending)),
-                group.create_task(self._keep_socket(server, owned)),
+                group.create_task(self._keep_socket(keeper)),
             ]
             self._watch_config(tending, answers)
             await self._stop.wait()
@@ -140,16 +140,12 @@ class Daemon:
             await tending.verify_everything()
             self._log.info("everything_verified")
 
-    async def _keep_socket(self, server: ApiServer, owned: OwnedSocket) -> None:
+    async def _keep_socket(self, keeper: SocketKeeper) -> None:
         while True:
             await asyncio.sleep(SOCKET_CHECK_S)
-            state = owned.still_ours()
-            if state == "missing":
-                self._log.warning("socket_rebound", socket=str(owned.path))
-                await server.start(owned.rebind())
-            elif state == "replaced":
-                self._log.error("socket_replaced", socket=str(owned.path))
-                self._stop.set()  # another daemon serves here; two would contradict each other
+            if not await keeper.check():
+                self._stop.set()
+                return
 
     # -- repositories ----------------------------------------------------------------------------
 
@@ -258,4 +254,5 @@ def run_daemon(env: Mapping[str, str]) -> None:
     async def main() -> None:
         await Daemon(env).run()
 
+    sys.setswitchinterval(0.0002)
     uvloop.run(main())

@@ -129,6 +129,10 @@ def prepare_private_dir(path: Path) -> None:
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _make_private(path, fd)
+        finally:
+            os.close(fd)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.lexists(path):
             raise Refused(
@@ -139,10 +143,6 @@ def prepare_private_dir(path: Path) -> None:
             f"{path} cannot be made or opened: {error.strerror}",
             hint="set AMEND_RUNTIME_DIR and AMEND_STATE_DIR to directories you own",
         ) from error
-    try:
-        _make_private(path, fd)
-    finally:
-        os.close(fd)
 
 
 def _make_private(path: Path, fd: int) -> None:
@@ -210,8 +210,8 @@ class OwnedSocket:
         return "ours" if (found.st_dev, found.st_ino) == self._inode else "replaced"
 
     def rebind(self) -> socket.socket:
-        """After `missing`: a new listening socket, now `sock`. The old one is its server's to
-        close. Raises as the constructor."""
+        """A new listening socket, now `sock`; the old one is its server's to close. Raises as the
+        constructor, and then nothing has changed."""
         self.sock = self._bind()
         return self.sock
 
@@ -229,12 +229,19 @@ class DaemonLock:
     def __init__(self, runtime: Path) -> None:
         """Raises `Conflict` when another daemon holds it."""
         self.path = runtime / LOCK
-        self._fd = self._take()
-        while not self._is_at_path():  # somebody removed it between the open and the lock
-            os.close(self._fd)
-            self._fd = self._take()
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)  # for people; never read to decide
+        self._fd = self._take_at_path()
+
+    def _take_at_path(self) -> int:
+        while True:
+            fd = self._take()
+            try:
+                if self._is_at_path(fd):
+                    _note(fd, f"{os.getpid()}\n")
+                    return fd
+            except Refused:
+                os.close(fd)
+                raise
+            os.close(fd)  # somebody removed it between the open and the lock
 
     def _take(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -261,18 +268,48 @@ class DaemonLock:
             ) from None
         return fd
 
-    def _is_at_path(self) -> bool:
+    def _is_at_path(self, fd: int) -> bool:
         try:
-            return os.path.samestat(os.fstat(self._fd), os.lstat(self.path))
-        except OSError:
+            return os.path.samestat(os.fstat(fd), os.lstat(self.path))
+        except FileNotFoundError:
             return False
+        except OSError as error:
+            raise Refused(f"{self.path} cannot be looked at: {error.strerror}") from error
 
     def claim_socket(self, path: Path) -> OwnedSocket:
         """Bind `path`, removing what a dead daemon left. `Conflict`: somebody answers there."""
-        try:
-            found = os.lstat(path)
-        except FileNotFoundError:
-            return OwnedSocket(path)
+        _clear(path)
+        return OwnedSocket(path)
+
+    def reclaim(self, owned: OwnedSocket) -> socket.socket:
+        """After `missing` or `replaced`: `owned` is bound again, under the rules of a start.
+
+        Makes the runtime directory and the lock in it again where they have gone. Raises what a
+        start raises (`Conflict`: another daemon is there); then all is held that was held before.
+        """
+        prepare_private_dir(self.path.parent)
+        if not self._is_at_path(self._fd):
+            before, self._fd = self._fd, self._take_at_path()
+            os.close(before)
+        _clear(owned.path)
+        return owned.rebind()
+
+    def release(self) -> None:
+        _note(self._fd, "")
+        os.close(self._fd)
+
+
+def _note(fd: int, text: str) -> None:
+    """For people; never read to decide, so a full disk is no reason to fail."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, text.encode(), 0)
+
+
+def _clear(path: Path) -> None:
+    """Remove a socket that nobody answers at. Raises `Conflict` or `Refused` for all else."""
+    try:
+        found = os.lstat(path)
         if not stat.S_ISSOCK(found.st_mode):
             raise Refused(
                 f"{path} is no socket, and amend removes nothing else",
@@ -283,13 +320,11 @@ class DaemonLock:
                 f"{path}: something answers there already",
                 hint="it is no daemon of this runtime directory; stop it or move it",
             )
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        return OwnedSocket(path)
-
-    def release(self) -> None:
-        os.ftruncate(self._fd, 0)
-        os.close(self._fd)
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Refused(f"{path} cannot be removed: {error.strerror}") from error
 
 
 def _answers(path: Path) -> bool:
