@@ -1,17 +1,21 @@
 """One JSON line an event on stderr, or a readable line where a person looks.
 
 Guarantees: one line an event whatever its facts hold, field names of the OpenTelemetry log model,
-and that a log nobody can read any more (stderr closed, its reader gone) stops nobody's work. Level,
-format and instance can change while the daemon runs: a `Log` asks for them at every event.
+and that a log nobody can read any more (stderr closed, its reader gone) or nobody reads (a pipe
+that is full) stops nobody's work. Lines that a full pipe does not take are dropped, and their
+number is told before the next line it does take. Level, format and instance can change while the
+daemon runs: a `Log` asks for them at every event.
 """
 
 import io
 import json
 import os
+import select
+import stat
 import sys
 import traceback
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -53,6 +57,7 @@ class Log:
     def __init__(self, version: str = "", *, fd: int = 2) -> None:
         self._version = version
         self._fd = fd
+        self._lines = _Lines(fd)
         self._severity_min = _SEVERITY["info"]
         self._instance = ""
         self._logger: Any = None
@@ -65,7 +70,7 @@ class Log:
             self._instance = instance
         readable = form == "console" or (form == "auto" and _is_terminal(self._fd))
         self._logger = structlog.wrap_logger(
-            _Lines(self._fd),
+            self._lines,
             processors=[_with_error, self._console_line if readable else self._json_line],
             wrapper_class=structlog.BoundLogger,
         )
@@ -76,8 +81,14 @@ class Log:
     def log(self, level: str, event: str, /, **facts: object) -> None:
         """`error=` takes an exception: its type, message and traceback become facts."""
         if self.is_enabled(level):
-            # The facts travel as one value: whatever they are called, they replace nothing.
-            self._logger.msg(event, level=level, facts=facts, at=rfc3339(datetime.now(UTC)))
+            dropped = self._lines.take_dropped()
+            if dropped:
+                self._write("warning", "log_lines_dropped", {"count": dropped})
+            self._write(level, event, facts)
+
+    def _write(self, level: str, event: str, facts: dict[str, object]) -> None:
+        # The facts travel as one value: whatever they are called, they replace nothing.
+        self._logger.msg(event, level=level, facts=facts, at=rfc3339(datetime.now(UTC)))
 
     def debug(self, event: str, /, **facts: object) -> None:
         self.log("debug", event, **facts)
@@ -120,17 +131,63 @@ class Log:
 
 
 class _Lines:
-    """Where structlog's lines end: whole lines on a descriptor."""
+    """Where structlog's lines end: whole lines on a descriptor, in order.
+
+    A pipe or socket whose reader has stopped is never waited for: a line that finds no room is
+    dropped, the rest of one that was begun goes before the next. The descriptor stays blocking,
+    since its other holders (a terminal's shell among them) would get that changed as well; so one
+    of them could still fill the last room between the look and the write.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._ready = _readiness(fd)
+        self._rest = memoryview(b"")
+        self._dropped = 0
 
     def msg(self, line: bytes) -> None:
-        # A reader that has gone, a full disk, a closed stderr: there is nowhere left to say so.
-        with suppress(OSError):
-            rest = memoryview(line + b"\n")
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
+        if self._has_room():
+            self._rest = memoryview(line + b"\n")
+            self._send()
+        else:
+            self._dropped += 1
+
+    def take_dropped(self) -> int:
+        """How many lines were dropped, once there is room to say so; then they are forgotten."""
+        if not self._dropped or not self._has_room():
+            return 0
+        dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def _has_room(self) -> bool:
+        self._send()
+        return not self._rest and self._is_ready()
+
+    def _send(self) -> None:
+        while self._rest and self._is_ready():
+            # A pipe that is ready takes this many bytes without blocking.
+            some = self._rest if self._ready is None else self._rest[: select.PIPE_BUF]
+            try:
+                self._rest = self._rest[os.write(self._fd, some) :]
+            except OSError:
+                # A reader that has gone, a full disk, a closed stderr: nowhere left to say so.
+                self._rest = memoryview(b"")
+
+    def _is_ready(self) -> bool:
+        return self._ready is None or bool(self._ready.poll(0))
+
+
+def _readiness(fd: int) -> "select.poll | None":
+    """Tells whether a pipe or socket has room; None for what takes all (a file, a terminal)."""
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return None
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return None
+    ready = select.poll()
+    ready.register(fd, select.POLLOUT)
+    return ready
 
 
 def _is_terminal(fd: int) -> bool:

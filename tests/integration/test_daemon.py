@@ -597,3 +597,24 @@ def test_a_stop_removes_its_socket_and_a_kill_does_not_hinder_the_next(tmp_path:
 
         assert left
         assert not daemon.socket.exists()
+
+
+# stderr is a pipe that is never read; its reading end stays open for as long as the daemon runs.
+UNREAD = """
+import os
+from amend.daemon.run import run_daemon
+reading, writing = os.pipe()
+os.dup2(writing, 2)
+run_daemon(os.environ)
+"""
+
+
+def test_a_log_that_nobody_reads_does_not_keep_it_from_answering(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "daemon", config='[daemon]\nlog_level = "debug"\n')
+    daemon.command = [sys.executable, "-c", UNREAD]
+    with daemon:
+        # A line each of about 300 bytes; a pipe holds 64 KiB.
+        answers = [daemon.get("/healthz")["ok"] for _ in range(400)]
+
+        assert answers == [True] * 400
+        daemon.stop()

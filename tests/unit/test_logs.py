@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +21,9 @@ class Pipe:
         self.read_fd, self.write_fd = os.pipe()
         os.set_blocking(self.read_fd, False)
 
-    def text(self) -> str:
+    def text(self, bytes_max: int = 1 << 20) -> str:
         try:
-            return os.read(self.read_fd, 1 << 20).decode()
+            return os.read(self.read_fd, bytes_max).decode()
         except BlockingIOError:
             return ""
 
@@ -29,9 +31,27 @@ class Pipe:
         return [json.loads(line) for line in self.text().splitlines()]
 
 
+class SocketPair(Pipe):
+    """As systemd gives a service for its stderr."""
+
+    def __init__(self) -> None:
+        reader, writer = socket.socketpair()
+        self.read_fd, self.write_fd = reader.detach(), writer.detach()
+        os.set_blocking(self.read_fd, False)
+
+
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
     made = Pipe()
+    yield made
+    os.close(made.read_fd)
+    os.close(made.write_fd)
+
+
+@pytest.fixture(params=[Pipe, SocketPair])
+def unread(request: pytest.FixtureRequest) -> Iterator[Pipe]:
+    """Where nobody reads until the test does."""
+    made = request.param()
     yield made
     os.close(made.read_fd)
     os.close(made.write_fd)
@@ -177,3 +197,128 @@ def test_logging_does_not_import_rich() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+# More than a pipe (64 KiB) or a socket (about 200 KiB, as the kernel counts) takes.
+MANY = 5000
+
+
+def read_all(reader: Pipe) -> list[dict[str, Any]]:
+    text = ""
+    while more := reader.text():
+        text += more
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def names(events: list[dict[str, Any]]) -> list[str]:
+    return [event["event.name"] for event in events]
+
+
+def test_lines_that_nobody_reads_are_dropped_and_counted_once_there_is_room(unread: Pipe) -> None:
+    log = Log(fd=unread.write_fd)
+
+    for n in range(MANY):
+        log.info("counted", n=n)
+    before = read_all(unread)
+    log.info("after")
+    after = read_all(unread)
+
+    assert [event["n"] for event in before] == list(range(len(before)))
+    assert 0 < len(before) < MANY
+    assert names(after) == ["log_lines_dropped", "after"]
+    assert after[0]["count"] == MANY - len(before)
+    assert after[0]["severity_text"] == "WARNING"
+
+
+def test_a_second_loss_is_counted_by_itself(unread: Pipe) -> None:
+    log = Log(fd=unread.write_fd)
+    for _ in range(MANY):
+        log.info("first")
+    read_all(unread)
+
+    for _ in range(MANY):
+        log.info("second")
+    kept = names(read_all(unread))
+    log.info("after")
+    after = read_all(unread)
+
+    assert kept.count("log_lines_dropped") == 1
+    assert after[0]["count"] == MANY - kept.count("second")
+
+
+def test_a_line_that_was_begun_is_ended_before_another_begins(unread: Pipe) -> None:
+    log = Log(fd=unread.write_fd)
+    long = "x" * TEXT_CHARS_MAX
+
+    for _ in range(MANY):
+        log.info("long", text=long)
+    text = unread.text()
+    log.info("after")
+    text += "".join(iter(unread.text, ""))
+
+    events = [json.loads(line) for line in text.splitlines()]
+    assert names(events)[-2:] == ["log_lines_dropped", "after"]
+    assert {event["text"] for event in events[:-2]} == {long}
+    assert events[-2]["count"] == MANY - len(events[:-2])
+
+
+def test_room_for_less_than_a_begun_line_ends_nothing(pipe: Pipe) -> None:
+    log = Log(fd=pipe.write_fd)
+    for _ in range(MANY):
+        log.info("long", text="x" * TEXT_CHARS_MAX)
+
+    text = pipe.text(4096)
+    log.info("dropped")
+    text += "".join(iter(pipe.text, ""))
+    log.info("after")
+    text += "".join(iter(pipe.text, ""))
+
+    events = [json.loads(line) for line in text.splitlines()]
+    assert "dropped" not in names(events)
+    assert events[-2]["count"] == MANY + 1 - len(events[:-2])
+
+
+def test_a_level_that_hides_warnings_does_not_hide_a_loss(unread: Pipe) -> None:
+    log = Log(fd=unread.write_fd)
+    log.configure("error", "json")
+    for _ in range(MANY):
+        log.error("bug")
+    read_all(unread)
+
+    log.debug("hidden")
+    hidden = read_all(unread)
+    log.error("after")
+
+    assert hidden == []
+    assert names(read_all(unread)) == ["log_lines_dropped", "after"]
+
+
+def test_a_change_of_format_forgets_no_loss(unread: Pipe) -> None:
+    log = Log(fd=unread.write_fd)
+    for _ in range(MANY):
+        log.info("first")
+    lost = MANY - len(read_all(unread))
+
+    log.configure("info", "console")
+    log.info("after")
+
+    assert f"log_lines_dropped count={lost}\n" in unread.text()
+
+
+def test_the_descriptor_stays_as_whoever_shares_it_knows_it(unread: Pipe) -> None:
+    log = Log(fd=unread.write_fd)
+
+    log.info("daemon_ready")
+
+    assert os.get_blocking(unread.write_fd)
+
+
+def test_a_file_takes_everything(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        log = Log(fd=file.fileno())
+
+        for _ in range(MANY):
+            log.info("counted")
+
+    assert path.read_text().count("\n") == MANY
