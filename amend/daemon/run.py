@@ -11,7 +11,6 @@ import gc
 import os
 import secrets
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -254,5 +253,4 @@ def run_daemon(env: Mapping[str, str]) -> None:
     async def main() -> None:
         await Daemon(env).run()
 
-    sys.setswitchinterval(0.0002)
     uvloop.run(main())
