@@ -18,6 +18,7 @@ def prometheus_text(
             if verdict in counts:
                 counts[verdict] += count
     files = [worktree.cache_file.shared for worktree in tending.worktrees.values()]
+    tallies = [w.places.tally for w in tending.worktrees.values() if w.places is not None]
     health = tending.watch.health() if tending.watch is not None else None
     return render(
         {
@@ -66,6 +67,21 @@ def prometheus_text(
                 "Others' versions that were displaced and merged back.",
                 sum(f.recovered for f in files),
             ),
+            "amend_file_reasserted_total": _total(
+                "Recovered changes that had to be put back again.",
+                sum(f.reasserted for f in files),
+            ),
+            "amend_file_unmerged_total": _total(
+                "Others' versions that were displaced and could not be merged back.",
+                sum(f.unmerged for f in files),
+            ),
+            "amend_git_commands_total": _total(
+                "Commands of git started.", sum(t.commands for t in tallies)
+            ),
+            "amend_git_timeouts_total": _total(
+                "Commands of git killed because they took too long.",
+                sum(t.timeouts for t in tallies),
+            ),
             "amend_request_seconds": ("Time to answer, by route and status.", requests),
             "amend_connections": (
                 "Connections open.",
@@ -79,6 +95,10 @@ def prometheus_text(
             ),
             "amend_timeouts_total": _total(
                 "Requests that did not arrive in time.", connections.timeouts
+            ),
+            "amend_rejected_total": _total(
+                "Requests that reached no route, those that did not arrive in time included.",
+                connections.rejected,
             ),
             "amend_mark_seconds": (
                 "From a file's change to its entries being marked.",
