@@ -48,7 +48,8 @@ def _offline(cwd: str, question: Callable[["Backend"], Awaitable[Any]]) -> Any:
     from amend.daemon.offline import open_offline
 
     async def answered() -> Any:
-        return await question(await open_offline(Path(cwd), os.environ))
+        async with open_offline(Path(cwd), os.environ) as backend:
+            return await question(backend)
 
     try:
         return asyncio.run(answered())

@@ -4,7 +4,8 @@ Works on a copy of the store in memory, so that fingerprints are known and nothi
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from amend.daemon.answers import Answers
@@ -14,15 +15,16 @@ from amend.edge.store import Store
 from amend.errors import NotFound
 
 
-async def open_offline(cwd: Path, env: Mapping[str, str]) -> Answers:
+@asynccontextmanager
+async def open_offline(cwd: Path, env: Mapping[str, str]) -> AsyncIterator[Answers]:
     """A backend for the repository that `cwd` is in. Raises `NotFound` when it is in none."""
-    store = Store.scratch_copy(str(state_dir(env) / "amend.db"))
-    tending = Tending(store, None, None, Options(), inline_bytes_max=None)
-    root = os.path.realpath(os.fsencode(cwd))
-    if not os.path.isdir(root):
-        raise NotFound(f"{cwd} is no directory", hint="pass --cwd")
-    registered = {row.root for row in store.repos()}
-    worktree = tending.add(nearest_root(root, registered) or root)
-    while not worktree.settled:
-        await worktree.ask_git()
-    return Answers(tending, package_version())
+    with closing(Store.scratch_copy(str(state_dir(env) / "amend.db"))) as store:
+        tending = Tending(store, None, None, Options(), inline_bytes_max=None)
+        root = os.path.realpath(os.fsencode(cwd))
+        if not os.path.isdir(root):
+            raise NotFound(f"{cwd} is no directory", hint="pass --cwd")
+        registered = {row.root for row in store.repos()}
+        worktree = tending.add(nearest_root(root, registered) or root)
+        while not worktree.settled:
+            await worktree.ask_git()
+        yield Answers(tending, package_version())

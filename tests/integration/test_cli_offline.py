@@ -1,12 +1,14 @@
 """Without a daemon: what can be answered from the files is, and the rest says what to do."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
 from amend.cli.main import main
+from amend.edge.store import Store
 from tests.conftest import Repository
 
 NOTE = "amend: no daemon answers; read and verified the files directly\n"
@@ -104,3 +106,35 @@ def test_what_needs_a_daemon_says_how_to_start_it(
     assert (code, out) == (1, "")
     assert err.startswith("amend: error: no daemon answers at ")
     assert err.endswith("amend: hint: start it with `amend run`\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["get", "auth"], 0),
+        (["get", "x" * 300], 1),
+        (["verify", "--cwd", "nowhere"], 1),
+        (["ls", "--cwd", "/"], 1),
+    ],
+)
+def test_the_copy_of_the_store_is_closed_whatever_the_answer(
+    repository: Repository,
+    arguments: list[str],
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened: list[Store] = []
+    scratch_copy = Store.scratch_copy
+
+    def remembered(path: str) -> Store:
+        opened.append(scratch_copy(path))
+        return opened[-1]
+
+    monkeypatch.setattr(Store, "scratch_copy", remembered)
+
+    code = main(arguments)
+
+    assert (code, len(opened)) == (expected, 1)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].repos()
