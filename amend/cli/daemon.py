@@ -5,6 +5,8 @@ import os
 
 import click
 
+from amend.edge.service import scrub_environment
+
 
 @click.command()
 def run() -> None:
@@ -12,6 +14,7 @@ def run() -> None:
 
     SIGHUP makes it read its configuration again, which it also does when the file changes.
     """
+    scrub_environment()  # before anything is imported that reads it
     from amend.daemon.run import run_daemon
 
     run_daemon(os.environ)

@@ -618,3 +618,29 @@ def test_a_log_that_nobody_reads_does_not_keep_it_from_answering(tmp_path: Path)
 
         assert answers == [True] * 400
         daemon.stop()
+
+
+def test_a_daemon_started_inside_a_git_hook_tends_other_repositories_all_the_same(
+    tmp_path: Path,
+) -> None:
+    root = make_repo(tmp_path / "repo")
+    daemon = Daemon(tmp_path / "daemon")
+    daemon.env |= {
+        "GIT_DIR": "/nonexistent/.git",
+        "GIT_WORK_TREE": "/nonexistent",
+        "GIT_INDEX_FILE": "/nonexistent/index",
+        "GIT_OBJECT_DIRECTORY": "/nonexistent/objects",
+        "GIT_CONFIG_PARAMETERS": "'core.bare=true'",
+        "GIT_PREFIX": "src/",
+    }
+    with daemon:
+        daemon.add(root)
+        daemon.put(root, "auth", ["a.py"])
+        (root / "a.py").write_text("changed\n")
+        git(root, "commit", "-qam", "rename tokens")
+        daemon.sync()
+
+        answer = daemon.lookup(root, "auth")
+
+        assert causes(answer) == ["committed"]
+        assert answer["causes"][0]["commit"]["subject"] == "rename tokens"

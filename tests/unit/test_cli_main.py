@@ -1,6 +1,8 @@
 """The one boundary: how each kind of ending looks, and what starting costs."""
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -9,6 +11,7 @@ import pytest
 from amend.cli import main as boundary
 from amend.cli.exits import Exit, exit_of, worst
 from amend.cli.main import COMMANDS, cli, main
+from amend.daemon import run as daemon_run
 from amend.errors import NotFound
 
 README = Path(__file__).parents[2] / "README.md"
@@ -137,6 +140,23 @@ def test_the_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) ->
     assert main(["--version"]) == 0
 
     assert capsys.readouterr().out == f"amend {boundary.version()}\n"
+
+
+def test_run_carries_nothing_on_of_the_git_hook_it_was_started_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[dict[str, str]] = []
+
+    def run_daemon(env: Mapping[str, str]) -> None:
+        ran.append(dict(env))
+
+    monkeypatch.setattr(daemon_run, "run_daemon", run_daemon)
+    monkeypatch.setenv("GIT_DIR", "/nonexistent/.git")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nonexistent/index")
+
+    assert main(["run"]) == 0
+
+    assert [name for name in (*ran[0], *os.environ) if name.startswith("GIT_")] == []
 
 
 @pytest.mark.parametrize(
