@@ -3,6 +3,7 @@
 Works on a copy of the store in memory, so that fingerprints are known and nothing is written.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from amend.daemon.answers import Answers
 from amend.daemon.tending import Options, Tending, nearest_root
+from amend.daemon.workers import Workers
 from amend.edge.service import package_version, state_dir
 from amend.edge.store import Store
 from amend.errors import NotFound
@@ -18,6 +20,7 @@ from amend.errors import NotFound
 @asynccontextmanager
 async def open_offline(cwd: Path, env: Mapping[str, str]) -> AsyncIterator[Answers]:
     """A backend for the repository that `cwd` is in. Raises `NotFound` when it is in none."""
+    asyncio.get_running_loop().set_default_executor(Workers())  # a Ctrl-C waits for no file
     with closing(Store.scratch_copy(str(state_dir(env) / "amend.db"))) as store:
         tending = Tending(store, None, None, Options(), inline_bytes_max=None)
         root = os.path.realpath(os.fsencode(cwd))

@@ -1,7 +1,8 @@
 """The daemon: builds everything, owns the loop, stops it.
 
 Order of a start: directories, lock, store, worktrees (every entry verified), sockets, ready. A
-start that fails leaves nothing behind; a stop removes its own socket only.
+start that fails leaves nothing behind; a stop removes its own socket only. A signal ends a start at
+once, and a stop waits for no worker.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from amend.daemon.ground import INLINE_BYTES_MAX
 from amend.daemon.logs import Log
 from amend.daemon.socket_keeper import SocketKeeper
 from amend.daemon.tending import Options, Tending
+from amend.daemon.workers import Workers
 from amend.daemon.worktree import Worktree
 from amend.edge.serve.server import ApiServer
 from amend.edge.service import (
@@ -64,6 +66,10 @@ class Daemon:
 
     async def run(self) -> None:
         """Serve until a signal says stop. Raises `AmendError` when it cannot start."""
+        # Bringing in many entries does not yield: asyncio would hold a Ctrl-C back until it is
+        # done. SIGTERM just ends the process until `_handle_signals`.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        asyncio.get_running_loop().set_default_executor(Workers())
         prepare_private_dir(self.runtime)
         prepare_private_dir(self.state)
         self.config = self._read_config()  # a bad one at the start is an error, not a surprise
@@ -92,6 +98,7 @@ class Daemon:
         for problem in store.problems:
             self._log.warning("store_replaced", detail=problem)
         self._add_repos(tending, store)
+        self._handle_signals(loop, tending, answers)
         owned = lock.claim_socket(self.runtime / API_SOCKET)
         server = ApiServer(
             answers, version=self.version, on_request=self._requested(answers), on_bug=self._bug
@@ -100,7 +107,6 @@ class Daemon:
         try:
             tending.start(loop)
             await server.start(owned.sock)
-            self._handle_signals(loop, tending, answers)
             answers.is_ready = True
             self._log.info(
                 "daemon_ready",

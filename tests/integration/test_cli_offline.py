@@ -1,7 +1,11 @@
 """Without a daemon: what can be answered from the files is, and the rest says what to do."""
 
 import json
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -138,3 +142,37 @@ def test_the_copy_of_the_store_is_closed_whatever_the_answer(
     assert (code, len(opened)) == (expected, 1)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].repos()
+
+
+# git's answer never comes.
+HANGING_GIT = """
+import sys, threading
+from amend.cli.main import main
+from amend.daemon import worktree
+
+def hang(*_):
+    print("asked", flush=True)
+    threading.Event().wait()
+
+worktree.is_tracked = hang
+sys.exit(main(["get", "auth"]))
+"""
+
+
+def test_a_ctrl_c_does_not_wait_for_what_hangs(repository: Repository) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING_GIT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=repository.root,
+        env=os.environ,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"asked\n"
+
+            process.send_signal(signal.SIGINT)
+
+            assert process.wait(20) == 130
+        finally:
+            process.kill()

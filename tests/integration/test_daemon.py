@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -644,3 +645,77 @@ def test_a_daemon_started_inside_a_git_hook_tends_other_repositories_all_the_sam
 
         assert causes(answer) == ["committed"]
         assert answer["causes"][0]["commit"]["subject"] == "rename tokens"
+
+
+# git's answer never comes; the test is told when it is being waited for.
+HANGING_GIT = """
+import os, threading
+from pathlib import Path
+from amend.daemon import run, worktree
+
+def hang(*_):
+    (Path(os.environ["AMEND_STATE_DIR"]) / "asked").touch()
+    threading.Event().wait()
+
+worktree.is_tracked = hang
+run.run_daemon(os.environ)
+"""
+
+
+def test_a_stop_does_not_wait_for_a_worker_that_hangs(tmp_path: Path) -> None:
+    root = make_repo(tmp_path / "repo")
+    daemon = Daemon(tmp_path / "daemon")
+    daemon.command = [sys.executable, "-c", HANGING_GIT]
+    with daemon:
+        daemon.add(root)
+        eventually((daemon.base / "state/asked").exists)
+        process = daemon.process
+
+        daemon.stop()
+
+        assert process is not None
+        assert process.returncode == 0
+        assert daemon.log()[-1]["event.name"] == "daemon_stopped"
+
+
+# A start that takes for ever, and tells when it has begun.
+ENDLESS_START = """
+import os, sys
+from amend.cli.main import main
+from amend.daemon.tending import Tending
+
+def add(*_):
+    print("begun", flush=True)
+    while True:
+        pass
+
+Tending.add = add
+sys.exit(main(["run"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)]
+)
+def test_a_stop_ends_a_long_start_at_once(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    daemon = Daemon(tmp_path / "daemon", config=f'[[repo]]\nroot = "{tmp_path}"\n')
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS_START],
+        env=daemon.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+
+        process.send_signal(number)
+
+        assert process.wait(WAIT_S) == code
+    finally:
+        process.kill()
+        process.communicate()
+    with daemon:
+        assert daemon.get("/readyz")["ok"]
