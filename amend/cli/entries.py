@@ -2,12 +2,12 @@
 # ruff: noqa: PLC0415  (imported when called: `amend get` starts without what `run` needs)
 
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from amend.cli.asking import ask, daemon
-from amend.cli.client import Client, entry_route
+from amend.cli.client import entry_route
 from amend.cli.exits import Exit, exit_of, worst
 from amend.cli.options import (
     VERDICTS,
@@ -50,10 +50,7 @@ def get(key: str, kind: str | None, cwd: str, as_json: bool) -> Exit:
 
         return await backend.lookup(LookupRequest.model_validate(question))
 
-    def online(client: Client) -> "LookupAnswer":
-        return cast("LookupAnswer", client.post("/v1/lookup", question))
-
-    answer = ask(cwd, online, offline)
+    answer: LookupAnswer = ask(cwd, lambda client: client.post("/v1/lookup", question), offline)
     if as_json:
         print_json(answer)
     else:
@@ -91,11 +88,11 @@ def ls(kind: "KindName | None", verdict: "VerdictName | None", cwd: str, as_json
     async def offline(backend: "Backend") -> Any:
         return await backend.entries(cwd, kind, verdict)
 
-    def online(client: Client) -> "EntriesAnswer":
-        found = client.get("/v1/entries", cwd=cwd, kind=kind, verdict=verdict)
-        return cast("EntriesAnswer", found)
-
-    answer = ask(cwd, online, offline)
+    answer: EntriesAnswer = ask(
+        cwd,
+        lambda client: client.get("/v1/entries", cwd=cwd, kind=kind, verdict=verdict),
+        offline,
+    )
     if as_json:
         print_json(answer)
         return
@@ -213,10 +210,7 @@ def verify(keys: tuple[str, ...], cwd: str, as_json: bool) -> Exit:
 
         return await backend.verify(VerifyRequest.model_validate(question))
 
-    def online(client: Client) -> "VerifyAnswer":
-        return cast("VerifyAnswer", client.post("/v1/verify", question))
-
-    answer = ask(cwd, online, offline)
+    answer: VerifyAnswer = ask(cwd, lambda client: client.post("/v1/verify", question), offline)
     if as_json:
         print_json(answer)
     else:
