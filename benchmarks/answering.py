@@ -234,10 +234,10 @@ def _asked_during(
     """Lookup times (µs) between switches and during them, in turns."""
     idle_us: list[float] = []
     during_us: list[float] = []
-    asker = Asker(daemon.socket)
     questions = itertools.cycle(messages)
     for _ in range(sizes.switches):
         wait_for_quiet(sizes.quiet_wait_s)
+        asker = Asker(daemon.socket)  # a connection that says nothing for 2 s is closed
         until_s = time.monotonic() + sizes.idle_asking_s
         idle_us += _ask_while(asker, questions, lambda u=until_s: time.monotonic() < u)  # type: ignore[misc]
         pid = os.posix_spawnp("git", _switch(root, next(branches)), _git_env())
@@ -249,8 +249,8 @@ def _asked_during(
             return not ended
 
         during_us += _ask_while(asker, questions, running)
+        asker.close()
         daemon.sync()
-    asker.close()
     return idle_us, during_us
 
 

@@ -50,7 +50,6 @@ class Held:
     verdict: Verdict
     causes: tuple[Cause, ...]
     since: datetime | None
-    ts: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +140,20 @@ def _wanted(on_stale: OnStale, item: Held, now: datetime) -> Edit | None:
     return SetMark(item.name, mark)
 
 
-def prunable(held: Iterable[Held], now: datetime, prune_after: timedelta) -> list[Remove]:
-    """Topics too old to keep (the seed's rule), for when the file is written anyway."""
+def prunable(
+    in_file: Iterable[tuple[EntryName, Place, datetime | None]],
+    now: datetime,
+    prune_after: timedelta,
+) -> list[Remove]:
+    """Topics too old to keep (the seed's rule), for when the file is written anyway.
+
+    `in_file`: what the file holds, with the `ts` it has there.
+    """
     return [
-        Remove(item.name)
-        for item in held
-        if item.name.kind is Kind.TOPIC
-        and item.place is Place.FILE
-        and item.in_file
-        and item.ts is not None
-        and now - item.ts > prune_after
+        Remove(name)
+        for name, place, ts in in_file
+        if name.kind is Kind.TOPIC
+        and place is Place.FILE
+        and ts is not None
+        and now - ts > prune_after
     ]

@@ -215,8 +215,12 @@ class CacheFile:
             self._memory.unwritten.clear()
             return None
         document = parse(present if present is not None else TEMPLATE)
-        everything = [self._held(each) for each in known.values()]
-        old = prunable(everything, now, timedelta(days=document.prune_after_days))
+        in_file = (
+            (name, each.place, version.ts)
+            for name, each in known.items()
+            if (version := each.version_in_file()) is not None
+        )
+        old = prunable(in_file, now, timedelta(days=document.prune_after_days))
         self._note_places(edits, old)
         return apply(document, [self._to_format(edit) for edit in (*edits, *old)])
 
@@ -234,7 +238,6 @@ class CacheFile:
 
     def _held(self, known: Known) -> Held:
         verdict, causes = self._memory.verdict_in_file(known)
-        version = known.version_in_file()
         return Held(
             known.entry.name,
             known.place,
@@ -244,7 +247,6 @@ class CacheFile:
             verdict,
             causes,
             known.since,
-            version.ts if version is not None else None,
         )
 
     def _to_format(self, edit: policy.Edit) -> Edit:

@@ -53,6 +53,10 @@ from amend.formats.agent_cache import CacheDocument, CacheEntry
 # by the next question.
 WORKER_ROUNDS_MAX: Final = 64
 
+# What git said of a branch switch may change hundreds of verdicts, at some 100 µs each; questions
+# come in between.
+REJUDGED_AT_ONCE: Final = 16
+
 TO_BE_BASED: Final = NoPrint(CauseKind.NO_BASELINE, "older than amend's record; git is being asked")
 SAME_INSTANT: Final = NoPrint(
     CauseKind.NO_BASELINE,
@@ -111,6 +115,7 @@ class Memory:
         self._dependents = Dependents()
         self._explained: dict[Source, tuple[Fingerprint, Explained]] = {}
         self._unsaved: dict[EntryName, Known] = {}
+        self._outdated: set[EntryName] = set()  # judged before git's last word
         self._load(store.entries(repo_id))
 
     # -- what is known ---------------------------------------------------------------------------
@@ -383,13 +388,28 @@ class Memory:
     # -- learning from git -----------------------------------------------------------------------
 
     def explained(self, told: Mapping[Source, tuple[Fingerprint, Explained]]) -> None:
+        """Git's word on these sources; `catch_up` judges by it what nobody asks about before."""
         self._explained.update(told)
-        self.rejudge({name for source in told for name in self._dependents.of(source)})
+        for source in told:
+            self._outdated.update(self._dependents.of(source))
 
     def head_moved(self) -> None:
-        """What git said was about another HEAD; everything not fresh is explained again."""
+        """What git said was about another HEAD; everything stale is explained again."""
         self._explained.clear()
-        self.rejudge([n for n, k in self._known.items() if k.judgement.verdict is Verdict.STALE])
+        self._outdated.update(
+            name for name, k in self._known.items() if k.judgement.verdict is Verdict.STALE
+        )
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether marks were not yet judged by git's last word."""
+        return bool(self._outdated)
+
+    async def catch_up(self) -> None:
+        while self._outdated:
+            few = [self._outdated.pop() for _ in range(min(REJUDGED_AT_ONCE, len(self._outdated)))]
+            self.rejudge(few)
+            await asyncio.sleep(0)
 
     def based(self, answers: Mapping[int, tuple[EntryName, Mapping[Source, Fingerprint]]]) -> None:
         """Fill the fingerprints that waited for git: version id → its entry, and what they are."""

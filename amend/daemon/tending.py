@@ -284,7 +284,8 @@ class Tending:
             for row in worktree.memory.unsaved_verdicts()
         ]
         if rows or (self.changes is not None and self.changes.unsaved):
-            with self.store.transaction():
+            # History: every verdict is found anew at the next start.
+            with self.store.transaction(durable=False):
                 self.store.save_verdicts(rows)
                 if self.changes is not None:
                     self.changes.save()

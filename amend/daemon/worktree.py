@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Final
 
 from amend.core.freshness import Explained
 from amend.core.model import EntryName, Fingerprint, Source, SourceKind, Verdict
@@ -32,6 +33,10 @@ from amend.edge.git.run import GitFailed
 from amend.edge.watch.interface import Watch
 from amend.errors import Refused
 from amend.formats.agent_cache import FILE_NAME
+
+# git is asked once the mark has reached whoever listens: its worker would take their turn. Also
+# gathers what one save or checkout touches.
+GIT_AFTER_S: Final = 0.01
 
 
 class Signal(Enum):
@@ -131,6 +136,7 @@ class Worktree:
     def _has_questions(self) -> bool:
         return (
             not self._tracked_asked
+            or self.memory.is_behind
             or not self.memory.unsettled <= self._unanswered
             or not self.memory.unbased <= self._unanswered
         )
@@ -152,8 +158,10 @@ class Worktree:
                     self._busy = False
                 continue
             await self._wake.wait()
+            await asyncio.sleep(GIT_AFTER_S)
 
     async def ask_git(self) -> None:
+        await self.memory.catch_up()
         head = self.head
         outdated: set[EntryName] = set()
         names = (self.memory.unsettled | self.memory.unbased) - self._unanswered
@@ -221,23 +229,24 @@ class Worktree:
             return set()
         if self.places is None:
             edited = Explained(committed=False)
-            self.memory.explained({q.source: (q.now, edited) for q in questions.values()})
+            await self._take(self.head, {q.source: (q.now, edited) for q in questions.values()})
             return set()
         head, asked = self.head, list(questions.values())
         told = await asyncio.to_thread(at_head, self.places, head, asked)
-        if self._take(head, told):
+        if await self._take(head, told):
             moves = await asyncio.to_thread(moves_of, self.places, head, self.root, asked)
             for old, new in moves.items() if self.head == head else ():
                 for name, version_id in asked_by.get(old, ()):
                     self.memory.moved(name, version_id, old, new)
-            self._take(head, await asyncio.to_thread(with_commits, self.places, head, told))
+            await self._take(head, await asyncio.to_thread(with_commits, self.places, head, told))
         outdated = [q for q in asked if self.memory.ground.last(q.source) != q.now]
         return {name for q in outdated for name, _ in asked_by[q.source.path]}
 
-    def _take(self, head: HeadState, told: Told) -> bool:
+    async def _take(self, head: HeadState, told: Told) -> bool:
         """Give what git said to the memory, unless it was about a HEAD that is no more."""
         if self.head == head:
             self.memory.explained(told)
+            await self.memory.catch_up()
         return self.head == head
 
     # -- telling ---------------------------------------------------------------------------------

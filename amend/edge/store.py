@@ -193,15 +193,24 @@ class Store:
         self._db.close()
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All writes inside are committed together, durably, or not at all. Not nested."""
-        self._db.execute("BEGIN IMMEDIATE")
+    def transaction(self, *, durable: bool = True) -> Iterator[None]:
+        """All writes inside are committed together or not at all. Not nested.
+
+        Not `durable`: the commit waits for no disk, and a power failure may take it back.
+        """
+        if not durable:
+            self._db.execute("PRAGMA synchronous=NORMAL")
         try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        finally:
+            if not durable:
+                self._db.execute("PRAGMA synchronous=FULL")
 
     # -- repositories ----------------------------------------------------------------------------
 
