@@ -59,7 +59,7 @@ def judge(entry: Entry, look: Look, now: datetime, max_age: timedelta | None) ->
         return Judgement(Verdict.STALE, newest, causes)
     first: tuple[Cause, ...] = ()
     for version in entry.versions:
-        causes = causes_against(entry.name.kind, version, look)
+        causes = causes_against(entry.name.kind, version, look, all_of_them=version is newest)
         if all(cause.kind is CauseKind.MOVED for cause in causes) and not version.problems:
             if _expired(version, now, max_age):
                 expired = Cause(CauseKind.EXPIRED, detail=_age(version, max_age), verified=True)
@@ -80,8 +80,11 @@ def verdict_of(causes: tuple[Cause, ...]) -> Verdict:
     return Verdict.UNKNOWN if kinds <= UNKNOWN_CAUSES else Verdict.STALE
 
 
-def causes_against(kind: Kind, version: Version, look: Look) -> tuple[Cause, ...]:
-    """Every reason why `version` is not supported now, in the order of its sources.
+def causes_against(
+    kind: Kind, version: Version, look: Look, *, all_of_them: bool = True
+) -> tuple[Cause, ...]:
+    """The reasons why `version` is not supported now, in the order of its sources; those up to the
+    first that counts where that is enough.
 
     Causes of kind `moved` do not count against it. Expiry is not looked at.
     """
@@ -97,6 +100,8 @@ def causes_against(kind: Kind, version: Version, look: Look) -> tuple[Cause, ...
             cause = _followed(source, then, version, look) or cause
         if cause is not None:
             causes.append(cause)
+            if not all_of_them and cause.kind is not CauseKind.MOVED:
+                break
     return tuple(causes)
 
 

@@ -103,6 +103,7 @@ class Memory:
         self.ground = Ground(root, watch, store.shared, inline_bytes_max=inline_bytes_max)
         self.max_age: timedelta | None = None
         self.on_changed: Callable[[], None] = lambda: None  # the cache file may need a write
+        self.on_behind: Callable[[], None] = lambda: None  # `catch_up` is due
         self.unsettled: set[EntryName] = set()  # verdicts that git shall explain
         self.unwritten: set[EntryName] = set()  # the cache file may not say of these what it should
         self.unbased: set[EntryName] = set()  # versions whose baselines git shall decide
@@ -115,7 +116,7 @@ class Memory:
         self._dependents = Dependents()
         self._explained: dict[Source, tuple[Fingerprint, Explained]] = {}
         self._unsaved: dict[EntryName, Known] = {}
-        self._outdated: set[EntryName] = set()  # judged before git's last word
+        self._outdated: set[EntryName] = set()  # to be judged again by `catch_up`
         self._load(store.entries(repo_id))
 
     # -- what is known ---------------------------------------------------------------------------
@@ -166,7 +167,7 @@ class Memory:
                 await self.ground.hash_in_worker(needed.source)
                 continue
             self._take(current, judgement)
-            self.settle()
+            self.settle(in_burst=True)
             return judgement
         detail = "its large files keep changing while they are read"
         return Judgement(
@@ -175,7 +176,7 @@ class Memory:
             (Cause(CauseKind.UNREADABLE, detail=detail),),
         )
 
-    def touched(self, sources: Iterable[Source]) -> list[Source]:
+    def touched(self, sources: Iterable[Source], *, in_burst: bool = False) -> list[Source]:
         """Look at these again and judge what rests on those that changed; large ones come back."""
         large = []
         for source in sources:
@@ -183,16 +184,26 @@ class Memory:
                 self.ground.look(source)
             except NeedsWorker as needed:
                 large.append(needed.source)
-        self.settle()
+        self.settle(in_burst=in_burst)
         return large
 
-    def settle(self) -> None:
-        """Judge every entry that rests on a source whose look has changed, until none is left."""
+    def settle(self, *, in_burst: bool = False) -> None:
+        """Judge every entry that rests on a source whose look has changed, until none is left.
+
+        In a burst only what is fresh is judged at once, so that it is marked; the rest is left to
+        `catch_up`: a checkout would have each judged once for each of its sources.
+        """
         while changed := self.ground.take_changed():
             names: set[EntryName] = set()
             for source in changed:
                 names.update(self._dependents.of(source))
+            if in_burst:
+                late = {n for n in names if self._known[n].judgement.verdict is not Verdict.FRESH}
+                names -= late
+                self._outdated |= late
             self.rejudge(names)
+        if self._outdated:
+            self.on_behind()
 
     def rejudge(self, names: Iterable[EntryName]) -> None:
         """Judge by the last looks: for marks, never for an answer."""
@@ -402,10 +413,11 @@ class Memory:
 
     @property
     def is_behind(self) -> bool:
-        """Whether marks were not yet judged by git's last word."""
+        """Whether there are marks that do not show yet what was last seen or told."""
         return bool(self._outdated)
 
     async def catch_up(self) -> None:
+        """Judge what was left for later, a few at a time."""
         while self._outdated:
             few = [self._outdated.pop() for _ in range(min(REJUDGED_AT_ONCE, len(self._outdated)))]
             self.rejudge(few)

@@ -215,14 +215,14 @@ class Tending:
             return
         wait_s = self._judged_at_s + GATHER_S - self._loop.time()
         if wait_s <= 0:
-            self._judge_gathered()
+            self._judge_gathered(in_burst=False)
         else:
-            self._gather_timer = self._loop.call_later(wait_s, self._judge_gathered)
+            self._gather_timer = self._loop.call_later(wait_s, self._judge_gathered, True)
 
-    def _judge_gathered(self) -> None:
+    def _judge_gathered(self, in_burst: bool) -> None:
         self._gather_timer = None
         keys, self._gathered = self._gathered, set()
-        self.touched(keys)
+        self.touched(keys, in_burst=in_burst)
         if self._loop is not None:
             self._judged_at_s = self._loop.time()
 
@@ -232,9 +232,9 @@ class Tending:
             keys = self.watch.drain() | self._gathered
             self._gathered.clear()
             if keys:
-                self.touched(keys)
+                self.touched(keys, in_burst=True)
 
-    def touched(self, keys: set[Key]) -> None:
+    def touched(self, keys: set[Key], *, in_burst: bool) -> None:
         sources: dict[Worktree, list[Source]] = {}
         for key in keys:
             if isinstance(key, Seen):
@@ -250,13 +250,13 @@ class Tending:
             elif isinstance(key, ConfigKey):
                 key.changed()
         for worktree, some in sources.items():
-            self._sources_touched(worktree, some)
+            self._sources_touched(worktree, some, in_burst)
         self._save_soon()
 
-    def _sources_touched(self, worktree: Worktree, sources: list[Source]) -> None:
+    def _sources_touched(self, worktree: Worktree, sources: list[Source], in_burst: bool) -> None:
         memory = worktree.memory
         before = memory.marks
-        large = memory.touched(sources)
+        large = memory.touched(sources, in_burst=in_burst)
         if memory.marks != before:
             looks = [memory.ground.last_look(source) for source in sources]
             changed_ns = max((changed_at_ns(look.stat) for look in looks if look), default=0)

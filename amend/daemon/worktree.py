@@ -26,7 +26,7 @@ from amend.daemon.explain import (
 )
 from amend.daemon.memory import TO_BE_BASED, Memory
 from amend.edge.files.look import modified_at_ns
-from amend.edge.git.head import NO_HEAD, HeadState, read_head, signal_paths
+from amend.edge.git.head import NO_HEAD, HeadState, is_locked, read_head, signal_paths
 from amend.edge.git.history import is_tracked
 from amend.edge.git.places import RepositoryPlaces
 from amend.edge.git.run import GitFailed
@@ -34,9 +34,12 @@ from amend.edge.watch.interface import Watch
 from amend.errors import Refused
 from amend.formats.agent_cache import FILE_NAME
 
-# git is asked once the mark has reached whoever listens: its worker would take their turn. Also
-# gathers what one save or checkout touches.
+# git is asked once the mark has reached whoever listens: its worker would take their turn.
 GIT_AFTER_S: Final = 0.01
+
+# Nor while git rewrites the worktree; a lock that a crash left is waited for no longer than this
+# (one stood for 28 minutes, research/watching.md section 5).
+GIT_WAIT_S: Final = 5.0
 
 
 class Signal(Enum):
@@ -81,7 +84,9 @@ class Worktree:
         self._unanswered: set[EntryName] = set()
         self._tracked_asked = False
         self._busy = False
+        self._busy_since_s: float | None = None
         memory.on_changed = self._memory_changed
+        memory.on_behind = self._wake.set
         if places is None:
             cache_file.set_tracked(False)
             self._tracked_asked = True
@@ -158,7 +163,23 @@ class Worktree:
                     self._busy = False
                 continue
             await self._wake.wait()
+            await self._quiet()
+
+    async def _quiet(self) -> None:
+        """Return when marks have gone out and git is not rewriting the worktree."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(GIT_AFTER_S)
+        self._busy_since_s = self._busy_since_s or loop.time()
+        until_s = self._busy_since_s + GIT_WAIT_S
+        while self.is_rewritten and loop.time() < until_s:  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(GIT_AFTER_S)
+        if not self.is_rewritten:
+            self._busy_since_s = None
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether git is at work in the worktree just now."""
+        return self.places is not None and is_locked(self.places)
 
     async def ask_git(self) -> None:
         await self.memory.catch_up()
