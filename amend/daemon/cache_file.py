@@ -19,7 +19,7 @@ from amend.daemon.memory import Known, Memory
 from amend.edge.files.beneath import read_file
 from amend.edge.files.look import RACY_NS, changed_at_ns, stat_key
 from amend.edge.files.shared import SharedFile
-from amend.edge.store import Store
+from amend.edge.store import Store, payload_digest
 from amend.errors import AmendError, DocumentInvalid
 from amend.formats.agent_cache import FILE_NAME, TEMPLATE, Edit, Put, apply, merge, parse
 from amend.formats.json_text import DOCUMENT_BYTES_MAX
@@ -61,7 +61,7 @@ class CacheFile:
         self._busy_since_s: float | None = None
         self._stat: bytes | None = None
         self._racy = False
-        self._data: bytes | None = None
+        self._learnt: bytes | None = None  # digest of the bytes; None: there was no file
         self._first = True
         self._timer: asyncio.TimerHandle | None = None
         self._ask_timer: asyncio.TimerHandle | None = None
@@ -100,7 +100,8 @@ class CacheFile:
 
     def _learn(self, data: bytes | None) -> None:
         """Take in the file's bytes. Keeps what was known when they cannot be parsed."""
-        if data == self._data and not self._first:
+        digest = payload_digest(data) if data is not None else None
+        if digest == self._learnt and not self._first:
             return
         try:
             document = parse(data if data is not None else _EMPTY)
@@ -117,7 +118,7 @@ class CacheFile:
         self._memory.ingest(
             document, written_ns=written_ns, by_time=self._first or self.tracked is True
         )
-        self._data, self._first = data, False
+        self._learnt, self._first = digest, False
         self.request()
 
     # -- writing ---------------------------------------------------------------------------------

@@ -73,6 +73,10 @@ class Ground:
                 seen = self._seen[source] = Seen(self, source)
                 self._arm(seen, (source.path,) if source.kind is SourceKind.LISTING else ())
 
+    def same(self, sources: Iterable[Source]) -> tuple[Source, ...]:
+        """These, each by the one object that is held for it."""
+        return tuple(self._seen[s].source if s in self._seen else s for s in sources)
+
     def drop(self, sources: Iterable[Source]) -> None:
         for source in sources:
             seen = self._seen.pop(source, None)

@@ -464,12 +464,12 @@ class Memory:
                 known = self._known.get(name)
                 if known is None:
                     continue
-                versions = tuple(edit(version) for version in known.entry.versions)
-                for before, after in zip(known.entry.versions, versions, strict=True):
-                    if after is not before:
-                        self._store.update_version(after)
-                        self._hold(known, (after,))
-                known.entry = replace(known.entry, versions=versions)
+                before = known.entry.versions
+                known.entry = replace(known.entry, versions=tuple(edit(v) for v in before))
+                for old, new in zip(before, known.entry.versions, strict=True):
+                    if new is not old:
+                        self._store.update_version(new)
+                self._rest_on(name, before, known.entry.versions)
         self.rejudge(names)
         self.settle()
 
@@ -489,19 +489,21 @@ class Memory:
         version_id = self._store.add_version(
             row, version, payload, recorded_at=self._now(), recorded_in=self.root
         )
-        version = replace(version, id=version_id)
         digest = payload_digest(payload)
+        before: tuple[Version, ...] = ()
+        digests: tuple[bytes, ...] = ()
+        if known is not None:
+            before, digests = known.entry.versions, known.digests
+        kept = before[: VERSIONS_MAX - 1]
+        self._rest_on(name, before, (version, *kept))
+        version = replace(version, id=version_id, sources=self.ground.same(version.sources))
+        entry = Entry(name, (version, *kept))
+        digests = (digest, *digests[: VERSIONS_MAX - 1])
         if known is None:
-            known = Known(row, Entry(name, (version,)), (digest,), place, file_digest)
-        else:
-            dropped = known.entry.versions[VERSIONS_MAX - 1 :]
-            known.entry = Entry(name, (version, *known.entry.versions[: VERSIONS_MAX - 1]))
-            known.digests = (digest, *known.digests[: VERSIONS_MAX - 1])
-            known.place, known.file_digest = place, file_digest
-            self._let_go(known, dropped)
-        self._known[name] = known
+            known = self._known[name] = Known(row, entry, digests, place, b"")
+        known.entry, known.digests, known.place = entry, digests, place
+        known.file_digest = _same(file_digest, digests)
         self.unwritten.add(name)
-        self._hold(known, (version,))
         self._note_unbased(known)
         return known
 
@@ -515,10 +517,11 @@ class Memory:
     def _take_up(self, row: EntryRow) -> Known:
         """Bring what the store has of an entry into memory, not judged yet."""
         entry = Entry(row.name, row.versions)
-        known = Known(row.id, entry, row.digests, row.place, row.file_digest)
+        file_digest = _same(row.file_digest, row.digests)
+        known = Known(row.id, entry, row.digests, row.place, file_digest)
         self._known[row.name] = known
         self.unwritten.add(row.name)
-        self._hold(known, row.versions)
+        self._rest_on(row.name, (), row.versions)
         self._note_unbased(known)
         return known
 
@@ -549,23 +552,19 @@ class Memory:
         self._unsaved.pop(name, None)
         self.unsettled.discard(name)
         self.unbased.discard(name)
-        self._let_go(known, known.entry.versions)
+        self._rest_on(name, known.entry.versions, ())
 
-    def _hold(self, known: Known, versions: Iterable[Version]) -> None:
-        for version in versions:
-            self.ground.hold(self._dependents.add(known.entry.name, paths_of(version)))
-
-    def _let_go(self, known: Known, versions: Iterable[Version]) -> None:
-        name = known.entry.name
-        kept: set[Source] = set()
-        if name in self._known:
-            kept = {s for version in known.entry.versions for s in paths_of(version)}
-        for version in versions:
-            lost = [source for source in paths_of(version) if source not in kept]
-            orphans = self._dependents.discard(name, lost)
-            self.ground.drop(orphans)
-            for source in orphans:
-                self._explained.pop(source, None)
+    def _rest_on(
+        self, name: EntryName, before: Iterable[Version], after: Iterable[Version]
+    ) -> None:
+        """Watch what the entry rests on after, and no longer what only `before` rested on."""
+        old = dict.fromkeys(source for version in before for source in paths_of(version))
+        new = dict.fromkeys(source for version in after for source in paths_of(version))
+        self.ground.hold(self._dependents.add(name, [s for s in new if s not in old]))
+        orphans = self._dependents.discard(name, [s for s in old if s not in new])
+        self.ground.drop(orphans)
+        for source in orphans:
+            self._explained.pop(source, None)
 
     def _note_unbased(self, known: Known) -> None:
         if _waits(known):
@@ -573,7 +572,16 @@ class Memory:
 
 
 def _waits(known: Known) -> bool:
-    return any(look == TO_BE_BASED for v in known.entry.versions for look in v.fingerprints)
+    return any(
+        type(look) is NoPrint and look == TO_BE_BASED
+        for version in known.entry.versions
+        for look in version.fingerprints
+    )
+
+
+def _same(digest: bytes, digests: tuple[bytes, ...]) -> bytes:
+    """The one object of `digests` that equals it: there may be 100,000."""
+    return next((each for each in digests if each == digest), digest)
 
 
 async def finish_large(memory: Memory, large: Iterable[Source]) -> None:

@@ -15,10 +15,12 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import orjson
 
 from amend.core.model import (
     ABSENT,
@@ -43,6 +45,8 @@ from amend.core.model import (
 from amend.errors import Refused, Unavailable
 
 SCHEMA_VERSION: Final = 1
+
+_T = TypeVar("_T")
 
 # A change is about 300 bytes; 20,000 are a busy month and 6 MB.
 CHANGES_MAX: Final = 20_000
@@ -126,9 +130,7 @@ class Store:
         """`path` may be ":memory:". `Refused`: a newer schema. `Unavailable`: the disk says no."""
         self.path = path
         self.problems: list[str] = []
-        self._sources: dict[str, Source] = {}
         self._prints: dict[Fingerprint, Fingerprint] = {}
-        self._packed: dict[tuple[Any, ...], Fingerprint] = {}
         self._db = self._open_sound()
 
     # -- opening ---------------------------------------------------------------------------------
@@ -243,6 +245,9 @@ class Store:
     def _entries(self, where: str, values: tuple[str, ...]) -> Iterator[EntryRow]:
         versions: dict[int, list[Version]] = {}
         digests: dict[int, list[bytes]] = {}
+        # Shared between versions: 100,000 entries cite few files.
+        sources = _Made(_unpack_source)
+        prints = _Made(lambda packed: self.shared(_unpack_print(packed)))
         rows = self._db.execute(
             "SELECT v.entry, v.id, v.digest, v.ts, v.sources FROM versions v"
             f" JOIN entries e ON e.id=v.entry WHERE {where} ORDER BY v.entry, v.rank DESC",
@@ -250,7 +255,8 @@ class Store:
         )
         for entry, version_id, digest, ts, packed in rows:
             digests.setdefault(entry, []).append(digest)
-            versions.setdefault(entry, []).append(self._unpack(version_id, ts, packed))
+            version = _unpack(version_id, ts, packed, sources, prints)
+            versions.setdefault(entry, []).append(version)
         rows = self._db.execute(
             "SELECT id, kind, key, place, file_digest, verdict, since FROM entries e"
             f" WHERE {where}",
@@ -376,39 +382,6 @@ class Store:
             ],
         )
 
-    # -- packing ---------------------------------------------------------------------------------
-
-    def _unpack(self, version_id: int, ts: str | None, packed: bytes) -> Version:
-        """Sources and fingerprints are shared between versions: 100,000 entries cite few files."""
-        document = json.loads(packed)
-        sources, fingerprints = [], []
-        for kind, path, repository, *look in document["sources"]:
-            name = f"{kind}:{repository or ''}:{path}"
-            source = self._sources.get(name)
-            if source is None:
-                source = Source(SourceKind(kind), RelPath(path_bytes(path)), repository)
-                self._sources[name] = source
-            sources.append(source)
-            fingerprints.append(self._print(look))
-        return Version(
-            id=version_id,
-            sources=tuple(sources),
-            fingerprints=tuple(fingerprints),
-            ts=datetime.fromisoformat(ts) if ts else None,
-            problems=tuple(Problem(*problem) for problem in document.get("problems", ())),
-            moves=tuple(
-                (RelPath(path_bytes(old)), RelPath(path_bytes(new)))
-                for old, new in document.get("moves", ())
-            ),
-        )
-
-    def _print(self, packed: Sequence[Any]) -> Fingerprint:
-        key = tuple(packed)
-        known = self._packed.get(key)
-        if known is None:
-            known = self._packed[key] = self.shared(_unpack_print(packed))
-        return known
-
     def shared(self, look: Fingerprint) -> Fingerprint:
         """The one object that stands for every fingerprint equal to `look`."""
         return self._prints.setdefault(look, look)
@@ -419,13 +392,26 @@ def payload_digest(payload: bytes) -> bytes:
     return hashlib.blake2b(payload, digest_size=16).digest()
 
 
+# -- packing -------------------------------------------------------------------------------------
+
+
+class _Made(dict[str, _T]):
+    """What each text stands for, made once."""
+
+    def __init__(self, make: Callable[[str], _T]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, text: str) -> _T:
+        made = self[text] = self._make(text)
+        return made
+
+
 def _pack(version: Version) -> bytes:
-    document: dict[str, Any] = {
-        "sources": [
-            [source.kind.value, path_text(source.path), source.repository, *_pack_print(look)]
-            for source, look in zip(version.sources, version.fingerprints, strict=True)
-        ]
-    }
+    texts: list[str] = []
+    for source, look in zip(version.sources, version.fingerprints, strict=True):
+        texts += (_pack_source(source), _pack_print(look))
+    document: dict[str, Any] = {"sources": texts}
     if version.problems:
         document["problems"] = [[p.pointer, p.rule] for p in version.problems]
     if version.moves:
@@ -433,28 +419,65 @@ def _pack(version: Version) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _pack_print(look: Fingerprint) -> list[str | int]:
+def _unpack(
+    version_id: int,
+    ts: str | None,
+    packed: bytes,
+    sources: Mapping[str, Source],
+    prints: Mapping[str, Fingerprint],
+) -> Version:
+    try:
+        document = orjson.loads(packed)
+    except orjson.JSONDecodeError:  # a name that is no UTF-8
+        document = json.loads(packed)
+    texts = document["sources"]
+    return Version(
+        id=version_id,
+        sources=tuple(map(sources.__getitem__, texts[::2])),
+        fingerprints=tuple(map(prints.__getitem__, texts[1::2])),
+        ts=datetime.fromisoformat(ts) if ts else None,
+        problems=tuple(Problem(*problem) for problem in document.get("problems", ())),
+        moves=tuple(
+            (RelPath(path_bytes(old)), RelPath(path_bytes(new)))
+            for old, new in document.get("moves", ())
+        ),
+    )
+
+
+def _pack_source(source: Source) -> str:
+    return f"{source.kind.value}:{source.repository or ''}:{path_text(source.path)}"
+
+
+def _unpack_source(packed: str) -> Source:
+    kind, repository, path = packed.split(":", 2)
+    return Source(SourceKind(kind), RelPath(path_bytes(path)), repository or None)
+
+
+def _pack_print(look: Fingerprint) -> str:
     match look:
         case FilePrint(blob, mode, size):
-            return ["file", blob.hex(), mode, size]
+            return f"file:{blob.hex()}:{mode}:{size}"
         case ListingPrint(names):
-            return ["names", path_text(names)]
+            return f"names:{path_text(names)}"
         case AbsentPrint():
-            return ["absent"]
+            return "absent:"
         case NoPrint(reason, detail):
-            return ["none", reason.value, detail]
+            return f"none:{reason.value}:{detail}"
 
 
-def _unpack_print(packed: Sequence[Any]) -> Fingerprint:
-    match packed[0]:
+def _unpack_print(packed: str) -> Fingerprint:
+    kind, _, rest = packed.partition(":")
+    match kind:
         case "file":
-            return FilePrint(bytes.fromhex(packed[1]), packed[2], packed[3])
+            blob, mode, size = rest.split(":")
+            return FilePrint(bytes.fromhex(blob), int(mode), int(size))
         case "names":
-            return ListingPrint(path_bytes(packed[1]))
+            return ListingPrint(path_bytes(rest))
         case "absent":
             return ABSENT
         case _:
-            return NoPrint(CauseKind(packed[1]), packed[2])
+            reason, _, detail = rest.partition(":")
+            return NoPrint(CauseKind(reason), detail)
 
 
 def _stamp(at: datetime) -> str:
