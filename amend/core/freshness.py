@@ -184,6 +184,8 @@ _NOTHING: Final = Version(0, (), (), None)
 
 def paths_of(version: Version) -> tuple[Source, ...]:
     """Every source that can change the verdict on `version`: its own and where they moved."""
+    if not version.moves:
+        return version.sources
     moved = tuple(Source(SourceKind.FILE, new) for _, new in version.moves)
     return version.sources + moved
 

@@ -19,7 +19,7 @@ from amend.daemon.memory import Known, Memory
 from amend.edge.files.beneath import read_file
 from amend.edge.files.look import RACY_NS, changed_at_ns, stat_key
 from amend.edge.files.shared import SharedFile
-from amend.edge.store import Store, payload_digest
+from amend.edge.store import CacheFileRow, Store, payload_digest
 from amend.errors import AmendError, DocumentInvalid
 from amend.formats.agent_cache import FILE_NAME, TEMPLATE, Edit, Put, apply, merge, parse
 from amend.formats.json_text import DOCUMENT_BYTES_MAX
@@ -103,6 +103,8 @@ class CacheFile:
         digest = payload_digest(data) if data is not None else None
         if digest == self._learnt and not self._first:
             return
+        if self._first and self._is_remembered(digest):
+            return
         try:
             document = parse(data if data is not None else _EMPTY)
         except DocumentInvalid as error:
@@ -119,7 +121,20 @@ class CacheFile:
             document, written_ns=written_ns, by_time=self._first or self.tracked is True
         )
         self._learnt, self._first = digest, False
+        row = CacheFileRow(digest, document.max_age_days, self.problem)
+        self._store.save_cache_file(self._memory.id, row)
         self.request()
+
+    def _is_remembered(self, digest: bytes | None) -> bool:
+        """At the start: whether the store knows all that these bytes say."""
+        row = self._store.cache_file(self._memory.id)
+        if row is None or row.digest != digest or self._memory.is_between_places:
+            return False
+        self._memory.max_age = timedelta(days=row.max_age_days)
+        self.problem = row.problem
+        self._learnt, self._first = digest, False
+        self.request()
+        return True
 
     # -- writing ---------------------------------------------------------------------------------
 

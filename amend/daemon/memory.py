@@ -9,7 +9,8 @@ its entry is served or its file is written; a state change never awaits in its m
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -294,6 +295,11 @@ class Memory:
         self.rejudge(fresh_news)
         self.settle()
 
+    @property
+    def is_between_places(self) -> bool:
+        """Whether an entry was on its way into the cache file or out of it."""
+        return any(k.file_digest and k.place is not Place.FILE for k in self._known.values())
+
     def _ingest_one(
         self, name: EntryName, item: CacheEntry, written_ns: int, by_time: bool
     ) -> bool:
@@ -302,13 +308,9 @@ class Memory:
         known = self._known.get(name) or self._remembered(name)
         is_news = known is None or known.file_digest != digest
         if known is None or (is_news and digest not in known.digests):
-            version = Version(
-                0,
-                item.sources,
-                self._baselines(known, item, written_ns, by_time),
-                item.ts,
-                item.problems,
-            )
+            sources = item.sources
+            baselines = self._baselines(known, sources, item.ts, written_ns, by_time)
+            version = Version(0, sources, baselines, item.ts, item.problems)
             known = self._record(
                 name, known, version, item.payload, place=Place.FILE, file_digest=digest
             )
@@ -321,20 +323,26 @@ class Memory:
             self._place(known, Place.FILE, digest)
         if (known.mark, known.has_stale_field) != (item.stale, item.has_stale_field):
             known.mark, known.has_stale_field = item.stale, item.has_stale_field
+            self._store.save_mark(known.row, item.stale, has_stale_field=item.has_stale_field)
             self.unwritten.add(name)
         return is_news
 
     def _baselines(
-        self, known: Known | None, item: CacheEntry, written_ns: int, by_time: bool
+        self,
+        known: Known | None,
+        sources: Sequence[Source],
+        ts: datetime | None,
+        written_ns: int,
+        by_time: bool,
     ) -> tuple[Fingerprint, ...]:
         """What the new version's sources looked like when it was written, as far as is known."""
         before: dict[Source, Fingerprint] = {}
-        if known is not None and known.entry.versions[0].ts == item.ts:
+        if known is not None and known.entry.versions[0].ts == ts:
             # The text was touched up, nobody explored anew: the old fingerprints still count.
             newest = known.entry.versions[0]
             before = dict(zip(newest.sources, newest.fingerprints, strict=True))
         prints = []
-        for source in item.sources:
+        for source in sources:
             if source in before:
                 prints.append(before[source])
             elif by_time:
@@ -518,7 +526,9 @@ class Memory:
         """Bring what the store has of an entry into memory, not judged yet."""
         entry = Entry(row.name, row.versions)
         file_digest = _same(row.file_digest, row.digests)
-        known = Known(row.id, entry, row.digests, row.place, file_digest)
+        known = Known(
+            row.id, entry, row.digests, row.place, file_digest, row.mark, row.has_stale_field
+        )
         self._known[row.name] = known
         self.unwritten.add(row.name)
         self._rest_on(row.name, (), row.versions)
@@ -558,9 +568,10 @@ class Memory:
         self, name: EntryName, before: Iterable[Version], after: Iterable[Version]
     ) -> None:
         """Watch what the entry rests on after, and no longer what only `before` rested on."""
-        old = dict.fromkeys(source for version in before for source in paths_of(version))
-        new = dict.fromkeys(source for version in after for source in paths_of(version))
-        self.ground.hold(self._dependents.add(name, [s for s in new if s not in old]))
+        old = {source for version in before for source in paths_of(version)}
+        new = dict.fromkeys(itertools.chain.from_iterable(map(paths_of, after)))
+        more = [source for source in new if source not in old] if old else new
+        self.ground.hold(self._dependents.add(name, more))
         orphans = self._dependents.discard(name, [s for s in old if s not in new])
         self.ground.drop(orphans)
         for source in orphans:

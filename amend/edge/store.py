@@ -42,6 +42,7 @@ from amend.core.model import (
     path_bytes,
     path_text,
 )
+from amend.core.policy import Mark
 from amend.errors import Refused, Unavailable
 
 SCHEMA_VERSION: Final = 1
@@ -64,6 +65,7 @@ CREATE TABLE entries (
     repo TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
     place TEXT NOT NULL,        -- core.policy's Place
     file_digest BLOB NOT NULL,  -- of the payload the cache file held when last seen, or empty
+    mark TEXT,                  -- the `stale` field it has there, as JSON; "" one not amend's
     removed_at TEXT,            -- somebody took it out; its versions wait for it to come back
     verdict TEXT, since TEXT,
     UNIQUE (repo, kind, key)
@@ -76,6 +78,11 @@ CREATE TABLE versions (
     recorded_at TEXT NOT NULL, recorded_in BLOB NOT NULL
 );
 CREATE INDEX versions_by_entry ON versions(entry, rank);
+CREATE TABLE cache_files (
+    repo TEXT PRIMARY KEY,
+    digest BLOB,                -- of the bytes that the entries above were last learnt from
+    max_age_days REAL NOT NULL, problem TEXT
+);
 CREATE TABLE changes (
     n INTEGER PRIMARY KEY AUTOINCREMENT, clock TEXT NOT NULL, at TEXT NOT NULL,
     repo TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
@@ -99,10 +106,21 @@ class EntryRow:
     name: EntryName
     place: Place
     file_digest: bytes
+    mark: Mark | None  # as it stands in the file
+    has_stale_field: bool
     verdict: str | None
     since: datetime | None
     versions: tuple[Version, ...]
     digests: tuple[bytes, ...]  # of the versions' payloads
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFileRow:
+    """What was last learnt from a cache file as a whole. `digest` None: there was no file."""
+
+    digest: bytes | None
+    max_age_days: float
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +276,7 @@ class Store:
             version = _unpack(version_id, ts, packed, sources, prints)
             versions.setdefault(entry, []).append(version)
         rows = self._db.execute(
-            "SELECT id, kind, key, place, file_digest, verdict, since FROM entries e"
+            "SELECT id, kind, key, place, file_digest, verdict, since, mark FROM entries e"
             f" WHERE {where}",
             values,
         )
@@ -270,6 +288,8 @@ class Store:
                 file_digest=row[4],
                 verdict=row[5],
                 since=datetime.fromisoformat(row[6]) if row[6] else None,
+                mark=_unpack_mark(row[7]) if row[7] else None,
+                has_stale_field=row[7] is not None,
                 versions=tuple(versions.get(row[0], ())),
                 digests=tuple(digests.get(row[0], ())),
             )
@@ -292,6 +312,23 @@ class Store:
             (repo, name.kind.value, name.key, place.value, file_digest, removed),
         ).fetchone()
         return int(row_id)
+
+    def save_mark(self, entry: int, mark: Mark | None, *, has_stale_field: bool) -> None:
+        packed = _pack_mark(mark) if mark is not None else "" if has_stale_field else None
+        self._db.execute("UPDATE entries SET mark=? WHERE id=?", (packed, entry))
+
+    def cache_file(self, repo: str) -> CacheFileRow | None:
+        row = self._db.execute(
+            "SELECT digest, max_age_days, problem FROM cache_files WHERE repo=?", (repo,)
+        ).fetchone()
+        return CacheFileRow(*row) if row is not None else None
+
+    def save_cache_file(self, repo: str, row: CacheFileRow) -> None:
+        """To be called once all of it is recorded: a start trusts it."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO cache_files VALUES (?,?,?,?)",
+            (repo, row.digest, row.max_age_days, row.problem),
+        )
 
     def save_verdicts(self, rows: Iterable[tuple[int, str, datetime | None]]) -> None:
         """(entry row id, verdict, since when) each."""
@@ -442,6 +479,15 @@ def _unpack(
             for old, new in document.get("moves", ())
         ),
     )
+
+
+def _pack_mark(mark: Mark) -> str:
+    return json.dumps([_stamp(mark.since), mark.cause, mark.files])
+
+
+def _unpack_mark(packed: str) -> Mark:
+    since, cause, files = json.loads(packed)
+    return Mark(datetime.fromisoformat(since), cause, tuple(files))
 
 
 def _pack_source(source: Source) -> str:

@@ -190,7 +190,6 @@ HELD = st.builds(
     st.sampled_from(Verdict),
     CAUSES,
     st.sampled_from([None, THEN]),
-    st.sampled_from([None, THEN, NOW - timedelta(days=90)]),
 )
 
 
