@@ -51,6 +51,7 @@ class CacheFile:
         is_busy: Callable[[], bool],
     ) -> None:
         """`is_busy`: whether git is rewriting the worktree."""
+        self.learnt = 0  # how often the file's contents were taken in
         self.problem: str | None = None  # why the file as a whole cannot be understood
         self.tracked: bool | None = None  # by git; None: not known yet, so nothing is written
         self._memory = memory
@@ -61,7 +62,7 @@ class CacheFile:
         self._busy_since_s: float | None = None
         self._stat: bytes | None = None
         self._racy = False
-        self._learnt: bytes | None = None  # digest of the bytes; None: there was no file
+        self._digest: bytes | None = None  # digest of the bytes; None: there was no file
         self._first = True
         self._timer: asyncio.TimerHandle | None = None
         self._ask_timer: asyncio.TimerHandle | None = None
@@ -101,7 +102,7 @@ class CacheFile:
     def _learn(self, data: bytes | None) -> None:
         """Take in the file's bytes. Keeps what was known when they cannot be parsed."""
         digest = payload_digest(data) if data is not None else None
-        if digest == self._learnt and not self._first:
+        if digest == self._digest and not self._first:
             return
         if self._first and self._is_remembered(digest):
             return
@@ -120,7 +121,8 @@ class CacheFile:
         self._memory.ingest(
             document, written_ns=written_ns, by_time=self._first or self.tracked is True
         )
-        self._learnt, self._first = digest, False
+        self.learnt += 1
+        self._digest, self._first = digest, False
         row = CacheFileRow(digest, document.max_age_days, self.problem)
         self._store.save_cache_file(self._memory.id, row)
         self.request()
@@ -132,7 +134,7 @@ class CacheFile:
             return False
         self._memory.max_age = timedelta(days=row.max_age_days)
         self.problem = row.problem
-        self._learnt, self._first = digest, False
+        self._digest, self._first = digest, False
         self.request()
         return True
 

@@ -11,14 +11,15 @@ from amend.edge.serve.limits import Stats
 def prometheus_text(
     tending: Tending, verdicts: Counter, requests: Histogram, connections: Stats
 ) -> str:
-    memories = [worktree.memory for worktree in tending.worktrees.values()]
+    worktrees = list(tending.worktrees.values())
+    memories = [worktree.memory for worktree in worktrees]
     counts = {verdict: 0 for verdict in Verdict if verdict is not Verdict.MISSING}
-    for worktree in tending.worktrees.values():
+    for worktree in worktrees:
         for verdict, count in worktree.counts().items():
             if verdict in counts:
                 counts[verdict] += count
-    files = [worktree.cache_file.shared for worktree in tending.worktrees.values()]
-    tallies = [w.places.tally for w in tending.worktrees.values() if w.places is not None]
+    files = [worktree.cache_file.shared for worktree in worktrees]
+    tallies = [w.places.tally for w in worktrees if w.places is not None]
     health = tending.watch.health() if tending.watch is not None else None
     return render(
         {
@@ -60,6 +61,9 @@ def prometheus_text(
                 {(): float(len(health.unwatched) if health else 0)},
             ),
             "amend_file_writes_total": _total("Cache file writes.", sum(f.writes for f in files)),
+            "amend_cache_files_learnt_total": _total(
+                "Cache files read and taken in.", sum(w.cache_file.learnt for w in worktrees)
+            ),
             "amend_file_conflicts_total": _total(
                 "Writes begun again because the file changed.", sum(f.conflicts for f in files)
             ),

@@ -64,6 +64,7 @@ SAME_INSTANT: Final = NoPrint(
     "changed in the instant the entry was written; cannot tell which is newer",
 )
 _NO_MISSING: Final = Judgement(Verdict.MISSING, None)
+_AS_IT_WAS: Final = {verdict.value: Judgement(verdict, None) for verdict in Verdict}
 
 
 @dataclass(slots=True)
@@ -127,7 +128,8 @@ class Memory:
             if not row.versions:
                 continue
             known = self._take_up(row)
-            known.judgement = Judgement(Verdict(row.verdict or Verdict.MISSING), None)
+            if row.verdict is not None:
+                known.judgement = _AS_IT_WAS[row.verdict]
             known.since = row.since
 
     def unjudged(self) -> list[EntryName]:
@@ -210,7 +212,7 @@ class Memory:
         """Judge by the last looks: for marks, never for an answer."""
         for name in names:
             known = self._known.get(name)
-            if known is None:
+            if known is None or known.place is Place.LEAVING:
                 continue
             try:
                 self._take(known, self._judge(known, self.ground.last))
@@ -290,7 +292,8 @@ class Memory:
             for known in gone:
                 self._left_the_file(known)
         for known in gone:
-            if known.entry.name not in self._known:
+            told = known.judgement.verdict is Verdict.MISSING
+            if known.entry.name not in self._known and not told:
                 self._publish(known.entry.name, known.judgement.verdict, _NO_MISSING)
         self.rejudge(fresh_news)
         self.settle()
@@ -307,6 +310,9 @@ class Memory:
         digest = payload_digest(item.payload)
         known = self._known.get(name) or self._remembered(name)
         is_news = known is None or known.file_digest != digest
+        if known is not None and known.place is Place.LEAVING and is_news:
+            self._remove(known, for_good=True)  # deleted, and found anew
+            known = None
         if known is None or (is_news and digest not in known.digests):
             sources = item.sources
             baselines = self._baselines(known, sources, item.ts, written_ns, by_time)
@@ -370,7 +376,7 @@ class Memory:
     def _left_the_file(self, known: Known) -> None:
         """The file no longer holds it: by our own hand (`AWAY`, `LEAVING`) or by somebody's."""
         if known.place in (Place.FILE, Place.LEAVING):
-            self._remove(known)
+            self._remove(known, for_good=known.place is Place.LEAVING)
         else:
             self._place(known, known.place, b"")
 
@@ -383,6 +389,9 @@ class Memory:
             if known is None:
                 known = self._remembered(name)
             digest = known.file_digest if known is not None else b""
+            if known is not None and known.place is Place.LEAVING:
+                self._remove(known, for_good=True)
+                known = None
             known = self._record(name, known, version, payload, place=place, file_digest=digest)
         self.rejudge((name,))
         self.settle()
@@ -390,18 +399,22 @@ class Memory:
         return known
 
     def delete(self, known: Known) -> None:
-        """Take it out of memory, and out of the cache file where it stands there."""
+        """Take it out of memory for good, and out of the cache file where it stands there."""
         name = known.entry.name
         with self._store.transaction():
             if known.file_digest and known.place is not Place.STORE:
                 self._place(known, Place.LEAVING, known.file_digest)
             else:
-                self._remove(known)
+                self._remove(known, for_good=True)
         self._publish(name, known.judgement.verdict, _NO_MISSING)
+        known.judgement = _NO_MISSING
         self.on_changed()
 
     def replace_in_file(self, known: Known, place: Place) -> None:
         """Note where the writer is about to bring it, before it writes."""
+        if known.place is Place.LEAVING and place is not Place.LEAVING:
+            self._outdated.add(known.entry.name)  # not judged while it was on its way out
+            self.on_behind()
         self._place(known, place, known.file_digest)
 
     # -- learning from git -----------------------------------------------------------------------
@@ -552,11 +565,15 @@ class Memory:
         self.unwritten.add(known.entry.name)
         self._store.save_entry(self.id, known.entry.name, place=place, file_digest=file_digest)
 
-    def _remove(self, known: Known) -> None:
+    def _remove(self, known: Known, *, for_good: bool) -> None:
+        """Forget it. Not `for_good`: the store remembers it, should it come back to the file."""
         name = known.entry.name
-        self._store.save_entry(
-            self.id, name, place=Place.FILE, file_digest=b"", removed_at=self._now()
-        )
+        if for_good:
+            self._store.delete_entry(known.row)
+        else:
+            self._store.save_entry(
+                self.id, name, place=Place.FILE, file_digest=b"", removed_at=self._now()
+            )
         del self._known[name]
         self.unwritten.discard(name)
         self._unsaved.pop(name, None)

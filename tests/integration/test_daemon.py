@@ -319,6 +319,77 @@ def test_deleting_an_entry_takes_it_out_of_the_file(daemon: Daemon, repo: Path) 
     assert topic_in_file(repo, "other")
 
 
+def test_a_deleted_entry_is_told_of_once_whatever_happens_to_its_files(
+    daemon: Daemon, repo: Path
+) -> None:
+    daemon.put(repo, "auth", ["a.py"])
+    eventually(lambda: topic_in_file(repo, "auth"))
+    clock = daemon.sync()["clock"]
+
+    daemon.request("DELETE", f"/v1/entries/topic/auth?cwd={repo}")
+    (repo / "a.py").write_text("edited before it has left the file\n")
+    eventually(lambda: topic_in_file(repo, "auth") is None)
+    daemon.sync()
+
+    told = daemon.get(f"/v1/changes?cwd={repo}&since={clock}")["changes"]
+    assert [(change["key"], change["verdict"]) for change in told] == [("auth", "missing")]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_deleted_finding_never_answers_again(daemon: Daemon, repo: Path, waits: bool) -> None:
+    daemon.put(repo, "auth", ["b.py"])
+    eventually(lambda: topic_in_file(repo, "auth"))
+    daemon.request("DELETE", f"/v1/entries/topic/auth?cwd={repo}")
+    if waits:
+        eventually(lambda: topic_in_file(repo, "auth") is None)
+
+    daemon.put(repo, "auth", ["a.py"])
+    (repo / "a.py").write_text("edited\n")
+
+    assert daemon.lookup(repo, "auth")["verdict"] == "stale"
+    eventually(lambda: "stale" in (topic_in_file(repo, "auth") or ()))
+
+
+def test_a_finding_written_by_hand_after_its_deletion_stands_alone(
+    daemon: Daemon, repo: Path
+) -> None:
+    daemon.put(repo, "auth", ["b.py"])
+    eventually(lambda: topic_in_file(repo, "auth"))
+    daemon.request("DELETE", f"/v1/entries/topic/auth?cwd={repo}")
+    document = cache(repo)
+    document["topics"]["auth"] = {"ts": "2026-11-30", "summary": "anew", "files": ["a.py"]}
+    (repo / ".agent-cache.json").write_text(json.dumps(document))
+    daemon.sync()
+    (repo / "a.py").write_text("edited\n")
+
+    answer = daemon.lookup(repo, "auth")
+
+    assert (answer["verdict"], answer["entry"]["summary"]) == ("stale", "anew")
+
+
+def test_a_restart_reads_no_cache_file_that_it_knows_and_keeps_its_marks(tmp_path: Path) -> None:
+    root = make_repo(tmp_path / "repo")
+    with Daemon(tmp_path / "daemon") as running:
+        running.add(root)
+        running.put(root, "auth", ["a.py"])
+        running.put(root, "other", ["b.py"])
+        (root / "a.py").write_text("edited\n")
+        eventually(lambda: "stale" in (topic_in_file(root, "auth") or ()))
+        running.sync()
+        running.stop()
+        text = (root / ".agent-cache.json").read_text()
+        running.start()
+        running.sync()
+        learnt = running.metrics()["amend_cache_files_learnt_total"]
+
+        assert learnt == 0
+        assert running.lookup(root, "auth")["verdict"] == "stale"
+        assert running.lookup(root, "other")["verdict"] == "fresh"
+        assert (root / ".agent-cache.json").read_text() == text
+        (root / "a.py").write_text("a.py as committed\n")
+        eventually(lambda: "stale" not in topic_in_file(root, "auth"))
+
+
 # -- bad input ---------------------------------------------------------------------------------
 
 
