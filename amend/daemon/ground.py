@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from amend.core.model import Fingerprint, Source, SourceKind
+from amend.core.model import CauseKind, Fingerprint, NoPrint, Source, SourceKind
 from amend.edge.files.look import (
     Look,
     look_at_absence,
@@ -85,6 +85,8 @@ class Ground:
 
     def look(self, source: Source) -> Fingerprint:
         """What `source` looks like now. `NeedsWorker`: a large file that must be hashed."""
+        if source.repository is not None:
+            return NoPrint(CauseKind.UNREADABLE, f"no sibling is named {source.repository}")
         seen = self._seen.get(source)
         if seen is None:
             seen = Seen(self, source)  # not held: looked at afresh each time
