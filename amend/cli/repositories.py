@@ -18,16 +18,39 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path", default=".", type=click.Path())
+@click.option(
+    "--sibling",
+    "siblings",
+    multiple=True,
+    metavar="[NAME=]PATH",
+    help="Another repository that entries may cite as NAME:path; its directory's name otherwise.",
+)
+@click.option(
+    "--track",
+    default="worktree",
+    metavar="worktree|head|ref:NAME",
+    help="What of the siblings is now: their files, their HEAD, or a ref.",
+)
 @json_option
-def add(path: str, as_json: bool) -> None:
+def add(path: str, siblings: tuple[str, ...], track: str, as_json: bool) -> None:
     """Tend the repository at PATH (the current directory otherwise)."""
-    repo: RepoJson = daemon().post("/v1/repos", {"root": absolute(path)})
+    body: dict[str, object] = {"root": absolute(path)}
+    if siblings:
+        body["siblings"] = [_sibling(text, track) for text in siblings]
+    repo: RepoJson = daemon().post("/v1/repos", body)
     if as_json:
         print_json(repo)
         return
     click.echo(f"tending {clean(repo['root'])}: {_entries(repo)}")
     for problem in repo["problems"]:
         click.echo(f"  {clean(problem)}")
+
+
+def _sibling(text: str, track: str) -> dict[str, str]:
+    name, equals, path = text.partition("=")
+    if not equals:
+        name, path = os.path.basename(absolute(text)), text
+    return {"name": name, "path": absolute(path), "track": track}
 
 
 @click.command()

@@ -186,7 +186,12 @@ def paths_of(version: Version) -> tuple[Source, ...]:
     """Every source that can change the verdict on `version`: its own and where they moved."""
     if not version.moves:
         return version.sources
-    moved = tuple(Source(SourceKind.FILE, new) for _, new in version.moves)
+    moved = tuple(
+        Source(SourceKind.FILE, new, source.repository)
+        for old, new in version.moves
+        for source in version.sources
+        if source.path == old and source.kind is SourceKind.FILE
+    )
     return version.sources + moved
 
 

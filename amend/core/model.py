@@ -73,6 +73,18 @@ class Source:
         return f"!{text}" if self.kind is SourceKind.ABSENT else text
 
 
+@dataclass(frozen=True, slots=True)
+class SiblingRule:
+    """Another repository that entries may cite as `name:path`, and what of it is "now".
+
+    `root` is absolute. `track`: "worktree", "head", or "ref:" and a ref's name.
+    """
+
+    name: str
+    root: bytes
+    track: str = "worktree"
+
+
 class CauseKind(StrEnum):
     EDITED = "edited"
     COMMITTED = "committed"
@@ -95,11 +107,14 @@ UNKNOWN_CAUSES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FilePrint:
-    """A file's raw bytes: git's blob hash (SHA-1, 20 bytes), git's mode, size in bytes."""
+    """A file's raw bytes: git's blob hash (SHA-1, 20 bytes), git's mode, size in bytes.
+
+    The hash covers the size; a tree does not tell it, and then it is 0.
+    """
 
     blob: bytes
     mode: int
-    size: int
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

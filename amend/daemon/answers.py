@@ -23,6 +23,7 @@ from amend.core.model import (
     Kind,
     NoPrint,
     Place,
+    SiblingRule,
     Source,
     SourceKind,
     Verdict,
@@ -34,6 +35,7 @@ from amend.core.sources import parse_spec
 from amend.daemon.changes import cause_json
 from amend.daemon.figures import prometheus_text, rss_bytes
 from amend.daemon.memory import Known
+from amend.daemon.siblings import Sibling
 from amend.daemon.tending import Tending
 from amend.daemon.worktree import Worktree
 from amend.edge.serve.limits import Stats
@@ -135,6 +137,7 @@ class Answers:
             "cache_file": worktree.cache_file.path,
             "writes": worktree.cache_file.may_write() or worktree.cache_file.on_stale.value,
             "problems": worktree.problems(),
+            "siblings": [_sibling(each) for each in worktree.siblings.values()],
         }
 
     def _watch(self, worktree: Worktree) -> api.WatchJson:
@@ -169,7 +172,11 @@ class Answers:
     # -- repositories ----------------------------------------------------------------------------
 
     async def add_repo(self, request: api.RepoRequest) -> api.RepoJson:
-        return self._repo(self._tending.add(_path(request.root, "root")))
+        siblings = [
+            SiblingRule(each.name, _path(each.path, "path"), each.track)
+            for each in request.siblings
+        ]
+        return self._repo(self._tending.add(_path(request.root, "root"), siblings=siblings))
 
     async def remove_repo(self, repo_id: str) -> None:
         self._tending.remove(repo_id)
@@ -408,6 +415,17 @@ async def _of_repo(
     async for change in changes:
         if repo is None or change["repo"] == repo:
             yield change
+
+
+def _sibling(sibling: Sibling) -> api.SiblingJson:
+    return {
+        "name": sibling.rule.name,
+        "root": path_text(sibling.root),
+        "track": sibling.rule.track,
+        "branch": sibling.head.branch,
+        "head": sibling.head.oid,
+        "problem": sibling.problem,
+    }
 
 
 def _path(text: str, field: str) -> bytes:

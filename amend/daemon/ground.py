@@ -9,10 +9,11 @@ does: it is for marks, which the watcher drives, never for an answer.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from amend.core.model import CauseKind, Fingerprint, NoPrint, Source, SourceKind
+from amend.daemon.siblings import Commit, Sibling, print_in_tree
 from amend.edge.files.look import (
     Look,
     look_at_absence,
@@ -63,6 +64,7 @@ class Ground:
         self._watch = watch
         self._shared = shared
         self._inline_bytes_max = inline_bytes_max
+        self.siblings: Mapping[str, Sibling] = {}
         self._seen: dict[Source, Seen] = {}
         self._changed: set[Source] = set()
 
@@ -85,22 +87,26 @@ class Ground:
 
     def look(self, source: Source) -> Fingerprint:
         """What `source` looks like now. `NeedsWorker`: a large file that must be hashed."""
-        if source.repository is not None:
-            return NoPrint(CauseKind.UNREADABLE, f"no sibling is named {source.repository}")
         seen = self._seen.get(source)
         if seen is None:
             seen = Seen(self, source)  # not held: looked at afresh each time
         before = seen.look
+        root = self.root
+        if source.repository is not None:
+            where = self._where(source.repository)
+            if not isinstance(where, bytes):
+                return self._look_elsewhere(seen, where)
+            root = where
         if before is not None and not before.racy:
             if source.kind is SourceKind.GLOB:
                 self.stats += len(seen.directories)
-                stat = b"".join([stat_key(self.root, directory) for directory in seen.directories])
+                stat = b"".join([stat_key(root, directory) for directory in seen.directories])
             else:
                 self.stats += 1
-                stat = stat_key(self.root, source.path)
+                stat = stat_key(root, source.path)
             if before.stat == stat:
                 return before.fingerprint
-        return self._look_again(seen, before)
+        return self._look_again(seen, root)
 
     def last(self, source: Source) -> Fingerprint:
         """What `source` looked like when it was last looked at; now, if never."""
@@ -135,18 +141,41 @@ class Ground:
         seen = self._seen.get(source)
         if seen is None:
             return
-        look = await asyncio.to_thread(
-            look_at_file, self.root, source.path, now_ns=time.time_ns(), inline_bytes_max=None
-        )
-        self.hashes += 1
+        where = self.root if source.repository is None else self._where(source.repository)
+        if isinstance(where, bytes):
+            look = await asyncio.to_thread(
+                look_at_file, where, source.path, now_ns=time.time_ns(), inline_bytes_max=None
+            )
+            self.hashes += 1
+        elif isinstance(where, Commit):
+            found = await asyncio.to_thread(print_in_tree, where, source)
+            look = Look(found, where.oid.encode(), racy=False)
+        else:
+            return
         self._remember(seen, look)
 
-    def _look_again(self, seen: Seen, before: Look | None) -> Fingerprint:
+    def _where(self, name: str) -> bytes | Commit | NoPrint:
+        sibling = self.siblings.get(name)
+        if sibling is None:
+            return NoPrint(CauseKind.UNREADABLE, f"no sibling is named {name}")
+        return sibling.now()
+
+    def _look_elsewhere(self, seen: Seen, where: Commit | NoPrint) -> Fingerprint:
+        """At what a commit holds, which never changes; or at nothing."""
+        if isinstance(where, NoPrint):
+            return self._remember(seen, Look(where, b"", racy=True))
+        if seen.look is not None and seen.look.stat == where.oid.encode():
+            return seen.look.fingerprint
+        if seen.source not in self._seen:
+            self.hold((seen.source,))
+        raise NeedsWorker(seen.source)
+
+    def _look_again(self, seen: Seen, root: bytes) -> Fingerprint:
         source, now_ns = seen.source, time.time_ns()
         look: Look | None
         if source.kind is SourceKind.FILE:
             look = look_at_file(
-                self.root, source.path, now_ns=now_ns, inline_bytes_max=self._inline_bytes_max
+                root, source.path, now_ns=now_ns, inline_bytes_max=self._inline_bytes_max
             )
             if look is None:
                 if source not in self._seen:
@@ -154,15 +183,15 @@ class Ground:
                 raise NeedsWorker(source)
             self.hashes += 1
         elif source.kind is SourceKind.ABSENT:
-            look = look_at_absence(self.root, source.path, now_ns=now_ns)
+            look = look_at_absence(root, source.path, now_ns=now_ns)
         elif source.kind is SourceKind.LISTING:
-            look = look_at_listing(self.root, source.path, now_ns=now_ns)
+            look = look_at_listing(root, source.path, now_ns=now_ns)
         else:
-            look, directories = look_at_glob(self.root, source.path, now_ns=now_ns)
+            look, directories = look_at_glob(root, source.path, now_ns=now_ns)
             if directories != seen.directories and source in self._seen:
                 # Arm what is new, then look once more: a name may have come in between.
                 self._arm(seen, directories)
-                look, seen.directories = look_at_glob(self.root, source.path, now_ns=now_ns)
+                look, seen.directories = look_at_glob(root, source.path, now_ns=now_ns)
             else:
                 seen.directories = directories
         return self._remember(seen, look)
@@ -177,25 +206,50 @@ class Ground:
         return fingerprint
 
     def _arm(self, seen: Seen, directories: tuple[bytes, ...]) -> None:
-        if self._watch is None:
+        root = self._watched_root(seen.source)
+        if self._watch is None or root is None:
             return
         if seen.source.kind in (SourceKind.FILE, SourceKind.ABSENT):
-            self._watch.want(self.root, seen.source.path, seen)
+            self._watch.want(root, seen.source.path, seen)
             return
         old = set(seen.directories)
         for directory in set(directories) - old:
-            self._watch.want_names(self.root, directory, seen)
+            self._watch.want_names(root, directory, seen)
         for directory in old - set(directories):
-            self._watch.unwant_names(self.root, directory, seen)
+            self._watch.unwant_names(root, directory, seen)
         seen.directories = directories
 
     def _disarm(self, seen: Seen) -> None:
-        if self._watch is None:
+        root = self._watched_root(seen.source)
+        if self._watch is None or root is None:
             return
         if seen.source.kind in (SourceKind.FILE, SourceKind.ABSENT):
-            self._watch.unwant(self.root, seen.source.path, seen)
+            self._watch.unwant(root, seen.source.path, seen)
         else:
             self._arm(seen, ())
+
+    def _watched_root(self, source: Source) -> bytes | None:
+        """None for what stands in a tree of git, or in a sibling that is not known."""
+        if source.repository is None:
+            return self.root
+        sibling = self.siblings.get(source.repository)
+        return sibling.root if sibling is not None and sibling.is_worktree else None
+
+    def set_siblings(self, siblings: Mapping[str, Sibling]) -> list[Source]:
+        """Look there from now on; the sources that this concerns, to be looked at again."""
+        concerned = [seen for seen in self._seen.values() if seen.source.repository is not None]
+        for seen in concerned:
+            self._disarm(seen)
+        self.siblings = siblings
+        for seen in concerned:
+            is_names = seen.source.kind is SourceKind.LISTING
+            self._arm(seen, (seen.source.path,) if is_names else ())
+            if seen.look is not None:
+                seen.look = Look(seen.look.fingerprint, b"", racy=True)
+        return [seen.source for seen in concerned]
+
+    def in_sibling(self, name: str) -> list[Source]:
+        return [source for source in self._seen if source.repository == name]
 
     def held(self) -> Iterable[Source]:
         return self._seen.keys()

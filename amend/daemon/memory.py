@@ -462,12 +462,11 @@ class Memory:
             if known is None or not _waits(known):
                 self.unbased.discard(name)
 
-    def moved(self, name: EntryName, version_id: int, old: RelPath, new: RelPath) -> None:
+    def moved(self, name: EntryName, version_id: int, source: Source, new: RelPath) -> None:
         """Follow a cited file that git says was renamed, in every version that rests on it so."""
         known = self._known.get(name)
         if known is None:
             return
-        source = Source(SourceKind.FILE, old)
         rests_on = {
             version.id: dict(zip(version.sources, version.fingerprints, strict=True)).get(source)
             for version in known.entry.versions
@@ -475,7 +474,7 @@ class Memory:
         then = rests_on.get(version_id)
         self._revise(
             {name},
-            lambda v: with_move(v, old, new) if then and rests_on.get(v.id) == then else v,
+            lambda v: with_move(v, source.path, new) if then and rests_on.get(v.id) == then else v,
         )
 
     def _revise(self, names: Iterable[EntryName], edit: Callable[[Version], Version]) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 
 import uvloop
 
+from amend.core.model import SiblingRule
 from amend.core.policy import OnStale
 from amend.daemon.answers import Answers
 from amend.daemon.changes import Changes
@@ -158,11 +159,16 @@ class Daemon:
     # -- repositories ----------------------------------------------------------------------------
 
     def _add_repos(self, tending: Tending, store: Store) -> None:
-        wanted = [os.fsencode(repo.root) for repo in self.config.repo]
-        wanted += [row.root for row in store.repos()]
-        for root in dict.fromkeys(wanted):
+        configured = {
+            os.fsencode(repo.root): [
+                SiblingRule(each.name, os.fsencode(repo.sibling_root(each)), each.track)
+                for each in repo.sibling
+            ]
+            for repo in self.config.repo
+        }
+        for root in dict.fromkeys([*configured, *(row.root for row in store.repos())]):
             try:
-                tending.add(root)
+                tending.add(root, configured=configured.get(root, ()))
             except AmendError as error:
                 self._log.warning("repo_not_tended", root=os.fsdecode(root), reason=error.message)
 

@@ -7,18 +7,19 @@ they belong to, saves verdicts, and knows when everything has settled.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from amend.core.metrics import Histogram
-from amend.core.model import Source
+from amend.core.model import SiblingRule, Source
 from amend.core.policy import OnStale
 from amend.daemon.cache_file import CacheFile
 from amend.daemon.changes import Changes
 from amend.daemon.ground import Ground, Seen
 from amend.daemon.memory import Memory, finish_large
+from amend.daemon.siblings import merged
 from amend.daemon.worktree import Signal, SignalKey, Worktree, worktree_id
 from amend.edge.files.look import changed_at_ns
 from amend.edge.git.head import is_locked
@@ -75,6 +76,7 @@ class Tending:
         self.mark_seconds = Histogram()
         self._options = options
         self._inline_bytes_max = inline_bytes_max
+        self._configured: dict[bytes, tuple[SiblingRule, ...]] = {}
         self._by_root: dict[bytes, Worktree] = {}
         self._by_ground: dict[Ground, Worktree] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,10 +90,17 @@ class Tending:
 
     # -- worktrees -------------------------------------------------------------------------------
 
-    def add(self, root: bytes) -> Worktree:
+    def add(
+        self,
+        root: bytes,
+        *,
+        siblings: Iterable[SiblingRule] = (),
+        configured: Iterable[SiblingRule] | None = None,
+    ) -> Worktree:
         """Tend the repository at `root`: its worktree, or the directory itself where git has none.
 
-        Raises `NotFound`, or `Refused` for what is not yours.
+        `siblings` join those that were added before and are remembered; `configured` ones are what
+        the configuration says now, and win. Raises `NotFound`, or `Refused` for what is not yours.
         """
         if not os.path.isdir(root):
             raise NotFound(
@@ -103,14 +112,21 @@ class Tending:
             raise Refused(f"{os.fsdecode(real)} is not yours", hint="add your own directories")
         if real == b"/":
             raise Refused("the root directory is no repository", hint="name a repository")
+        if configured is not None:
+            self._configured[real] = tuple(configured)
         known = self._by_root.get(real)
-        if known is not None:
-            return known
-        if places is not None:
+        if known is None and places is not None:
             verify(places)
-        row = RepoRow(worktree_id(places, real), real, places.common_dir if places else None)
+        id_ = worktree_id(places, real)
+        before = next((row.siblings for row in self.store.repos() if row.id == id_), ())
+        added = merged(before, siblings)
+        row = RepoRow(id_, real, places.common_dir if places else None, added)
         with self.store.transaction():
             self.store.add_repo(row, datetime.now(UTC))
+        rules = merged(added, self._configured.get(real, ()))
+        if known is not None:
+            known.set_siblings(rules)
+            return known
         if self.watch is not None:
             self.watch.add_root(real)
         memory = Memory(
@@ -124,6 +140,7 @@ class Tending:
         worktree = self._build(real, places, memory)
         self.worktrees[row.id] = self._by_root[real] = worktree
         self._by_ground[memory.ground] = worktree
+        worktree.set_siblings(rules)
         if self.watch is not None:
             worktree.arm()
         worktree.cache_file.refresh()
@@ -157,10 +174,14 @@ class Tending:
         task = self._tasks.pop(repo_id, None)
         if task is not None:
             task.cancel()
-        worktree.cache_file.close()
+        worktree.stop()
         if self.watch is not None:
+            unused = worktree.watched_roots
             worktree.disarm()
-            self.watch.drop_root(worktree.root)
+            for other in self.worktrees.values():
+                unused -= other.watched_roots
+            for root in unused:
+                self.watch.drop_root(root)
 
     def find(self, cwd: bytes) -> Worktree:
         """The worktree of the nearest registered root above. Raises `NotFound`."""
@@ -331,7 +352,7 @@ class Tending:
         await asyncio.gather(*self._tasks.values(), *self._large, return_exceptions=True)
         self.save()
         for worktree in self.worktrees.values():
-            worktree.cache_file.close()
+            worktree.stop()
         if self.watch is not None:
             self.watch.close()
 

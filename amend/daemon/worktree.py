@@ -7,13 +7,14 @@ arrives as a refinement.
 import asyncio
 import hashlib
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
 from amend.core.freshness import Explained
-from amend.core.model import EntryName, Fingerprint, Source, SourceKind, Verdict
+from amend.core.model import EntryName, Fingerprint, SiblingRule, Source, SourceKind, Verdict
 from amend.daemon.cache_file import CacheFile
 from amend.daemon.explain import (
     Question,
@@ -24,7 +25,8 @@ from amend.daemon.explain import (
     moves_of,
     with_commits,
 )
-from amend.daemon.memory import TO_BE_BASED, Memory
+from amend.daemon.memory import TO_BE_BASED, Memory, finish_large
+from amend.daemon.siblings import Sibling
 from amend.edge.files.look import modified_at_ns
 from amend.edge.git.head import NO_HEAD, HeadState, is_locked, read_head, signal_paths
 from amend.edge.git.history import is_tracked
@@ -77,8 +79,12 @@ class Worktree:
         self.cache_file = cache_file
         self.head = read_head(places) if places is not None else NO_HEAD
         self.git_problem: str | None = None
+        self.siblings: dict[str, Sibling] = {}
+        self._sibling_states: dict[str, tuple[object, str | None, str | None]] = {}
+        self._looking: set[asyncio.Task[None]] = set()
         self._watch = watch
         self._head_key = SignalKey(self, Signal.HEAD)
+        self._file_key = SignalKey(self, Signal.CACHE_FILE)
         self._aimed: set[tuple[bytes, bytes]] = set()
         self._wake = asyncio.Event()
         self._unanswered: set[EntryName] = set()
@@ -95,13 +101,22 @@ class Worktree:
 
     def arm(self) -> None:
         assert self._watch is not None
-        self._watch.want(self.root, FILE_NAME, SignalKey(self, Signal.CACHE_FILE))
+        self._watch.want(self.root, FILE_NAME, self._file_key)
         self._aim_at_head()
 
     def _aim_at_head(self) -> None:
-        if self.places is None or self._watch is None:
+        if self._watch is None:
             return
-        wanted = set(signal_paths(self.places, self.head))
+        states = [(self.places, self.head)]
+        states += [(sibling.places, sibling.head) for sibling in self.siblings.values()]
+        wanted = {
+            path
+            for places, head in states
+            if places is not None
+            for path in signal_paths(places, head)
+        }
+        # Its own coming, or becoming a repository.
+        wanted |= {(sibling.root, b".git") for sibling in self.siblings.values()}
         for base, path in wanted - self._aimed:
             self._watch.add_root(base)
             self._watch.want(base, path, self._head_key)
@@ -110,27 +125,72 @@ class Worktree:
         self._aimed = wanted
 
     def refresh_head(self) -> None:
-        """Look at what is checked out; if that changed, what git said before is void."""
-        if self.places is None:
+        """Look at what is checked out, here and in siblings; if that changed, what git said before
+        is void."""
+        head = read_head(self.places) if self.places is not None else NO_HEAD
+        moved = self._refresh_siblings()
+        if (head.symref, head.oid) != (self.head.symref, self.head.oid):
+            self._tracked_asked = False
+            moved = True
+        elif head == self.head and not moved:
             return
-        head = read_head(self.places)
-        if head == self.head:
-            return
-        moved = (head.symref, head.oid) != (self.head.symref, self.head.oid)
         self.head = head
         self._aim_at_head()
         if moved:
             self._unanswered.clear()
-            self._tracked_asked = False
             self.memory.head_moved()
             self._wake.set()
 
+    def _refresh_siblings(self) -> bool:
+        moved = False
+        for name, sibling in self.siblings.items():
+            sibling.look()
+            sibling.refresh_head()
+            now = sibling.places, sibling.head.symref, sibling.head.oid
+            # Compared with what was last seen here: a question may have looked in between.
+            if now != self._sibling_states.get(name):
+                self._sibling_states[name] = now
+                moved = True
+                self._look_later(self.memory.touched(self.memory.ground.in_sibling(name)))
+        return moved
+
+    def set_siblings(self, rules: Iterable[SiblingRule]) -> None:
+        """What entries may cite as `name:path`, from now on."""
+        rules = tuple(rules)
+        if rules == tuple(sibling.rule for sibling in self.siblings.values()):
+            return
+        self.siblings = {rule.name: Sibling(rule) for rule in rules}
+        if self._watch is not None:
+            for sibling in self.siblings.values():
+                self._watch.add_root(sibling.root)
+        sources = self.memory.ground.set_siblings(self.siblings)
+        self._aim_at_head()
+        self._look_later(self.memory.touched(sources))
+
+    def _look_later(self, large: list[Source]) -> None:
+        """At what takes a worker; without a loop, whoever asks looks."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if large:
+            task = loop.create_task(finish_large(self.memory, large))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
     def disarm(self) -> None:
-        """Stop watching git directories outside the root; the root's own go with it."""
+        """Stop watching anything for it."""
         assert self._watch is not None
+        self.memory.ground.drop(list(self.memory.ground.held()))
+        self._watch.unwant(self.root, FILE_NAME, self._file_key)
         for base, path in self._aimed:
-            if base != self.root:
-                self._watch.unwant(base, path, self._head_key)
+            self._watch.unwant(base, path, self._head_key)
+
+    @property
+    def watched_roots(self) -> set[bytes]:
+        """Where the watch is hung for it; others may use the same."""
+        siblings = {sibling.root for sibling in self.siblings.values()}
+        return {self.root} | siblings | {base for base, _ in self._aimed}
 
     def _memory_changed(self) -> None:
         self.cache_file.request()
@@ -146,10 +206,15 @@ class Worktree:
             or not self.memory.unbased <= self._unanswered
         )
 
+    def stop(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        self.cache_file.close()
+
     @property
     def settled(self) -> bool:
         """Whether git has answered all that was asked of it."""
-        return not self._busy and not self._has_questions()
+        return not self._busy and not self._looking and not self._has_questions()
 
     async def tend(self) -> None:
         """Answer git's share of what the memory wants to know, for as long as it is tended."""
@@ -204,8 +269,17 @@ class Worktree:
             still_open = self.memory.unsettled | self.memory.unbased
             self._unanswered |= (names & still_open) - outdated
 
+    def _git_of(self, repository: str | None) -> tuple[RepositoryPlaces | None, HeadState, bytes]:
+        """Whom to ask about a source there: places, what is "now", and the root."""
+        if repository is None:
+            return self.places, self.head, self.root
+        sibling = self.siblings.get(repository)
+        if sibling is None:
+            return None, NO_HEAD, self.root
+        return sibling.places, sibling.head, sibling.root
+
     async def _base(self) -> None:
-        unbased = []
+        unbased: dict[str | None, list[Unbased]] = {}
         owners: dict[int, EntryName] = {}
         for name in list(self.memory.unbased):
             known = self.memory.known(name)
@@ -215,15 +289,17 @@ class Worktree:
                     for source, look in zip(version.sources, version.fingerprints, strict=True)
                     if look == TO_BE_BASED
                 ]
-                if waiting:
-                    owners[version.id] = name
-                    looks = [await self._look(source) for source in waiting]
-                    unbased.append(Unbased(version.id, version.ts, tuple(looks)))
-        if not unbased:
-            return
+                owners[version.id] = name
+                for repository in dict.fromkeys(source.repository for source in waiting):
+                    there = [source for source in waiting if source.repository == repository]
+                    looks = tuple([await self._look(source) for source in there])
+                    asked = Unbased(version.id, version.ts, looks)
+                    unbased.setdefault(repository, []).append(asked)
         now = datetime.now(UTC)
-        based = await asyncio.to_thread(base_versions, self.places, self.head, unbased, now)
-        self.memory.based({id_: (owners[id_], prints) for id_, prints in based.items()})
+        for repository, asked_there in unbased.items():
+            places, head, _ = self._git_of(repository)
+            based = await asyncio.to_thread(base_versions, places, head, asked_there, now)
+            self.memory.based({id_: (owners[id_], prints) for id_, prints in based.items()})
 
     async def _look(self, source: Source) -> tuple[Source, Fingerprint, int]:
         ground = self.memory.ground
@@ -233,8 +309,8 @@ class Worktree:
 
     async def _explain(self) -> set[EntryName]:
         """The entries whose sources changed while git was being asked about them."""
-        questions: dict[Source, Question] = {}
-        asked_by: dict[bytes, list[tuple[EntryName, int]]] = {}
+        questions: dict[str | None, dict[Source, Question]] = {}
+        asked_by: dict[Source, list[tuple[EntryName, int]]] = {}
         for name in self.memory.unsettled - self._unanswered:
             known = self.memory.known(name)
             version = known.judgement.version if known is not None else None
@@ -244,37 +320,53 @@ class Worktree:
             for source, then in zip(version.sources, version.fingerprints, strict=True):
                 if source.kind is SourceKind.FILE and source.spec in open_specs:
                     now = self.memory.ground.last(source)
-                    questions[source] = Question(source, then, now)
-                    asked_by.setdefault(source.path, []).append((name, version.id))
-        if not questions:
-            return set()
-        if self.places is None:
-            edited = Explained(committed=False)
-            await self._take(self.head, {q.source: (q.now, edited) for q in questions.values()})
-            return set()
-        head, asked = self.head, list(questions.values())
-        told = await asyncio.to_thread(at_head, self.places, head, asked)
-        if await self._take(head, told):
-            moves = await asyncio.to_thread(moves_of, self.places, head, self.root, asked)
-            for old, new in moves.items() if self.head == head else ():
-                for name, version_id in asked_by.get(old, ()):
-                    self.memory.moved(name, version_id, old, new)
-            await self._take(head, await asyncio.to_thread(with_commits, self.places, head, told))
-        outdated = [q for q in asked if self.memory.ground.last(q.source) != q.now]
-        return {name for q in outdated for name, _ in asked_by[q.source.path]}
+                    there = questions.setdefault(source.repository, {})
+                    there[source] = Question(source, then, now)
+                    asked_by.setdefault(source, []).append((name, version.id))
+        outdated: set[EntryName] = set()
+        for repository, there in questions.items():
+            await self._explain_there(repository, list(there.values()), asked_by)
+            for question in there.values():
+                if self.memory.ground.last(question.source) != question.now:
+                    outdated.update(name for name, _ in asked_by[question.source])
+        return outdated
 
-    async def _take(self, head: HeadState, told: Told) -> bool:
+    async def _explain_there(
+        self,
+        repository: str | None,
+        asked: list[Question],
+        asked_by: Mapping[Source, list[tuple[EntryName, int]]],
+    ) -> None:
+        places, head, root = self._git_of(repository)
+        if places is None:
+            edited = Explained(committed=False)
+            await self._take(repository, head, {q.source: (q.now, edited) for q in asked})
+            return
+        told = await asyncio.to_thread(at_head, places, head, asked)
+        if not await self._take(repository, head, told):
+            return
+        if repository is None or self.siblings[repository].is_worktree:
+            moves = await asyncio.to_thread(moves_of, places, head, root, asked)
+            for old, new in moves.items() if self._git_of(repository)[1] == head else ():
+                source = Source(SourceKind.FILE, old, repository)
+                for name, version_id in asked_by.get(source, ()):
+                    self.memory.moved(name, version_id, source, new)
+        told = await asyncio.to_thread(with_commits, places, head, told)
+        await self._take(repository, head, told)
+
+    async def _take(self, repository: str | None, head: HeadState, told: Told) -> bool:
         """Give what git said to the memory, unless it was about a HEAD that is no more."""
-        if self.head == head:
+        if self._git_of(repository)[1] == head:
             self.memory.explained(told)
             await self.memory.catch_up()
-        return self.head == head
+        return self._git_of(repository)[1] == head
 
     # -- telling ---------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
         """Sentences a person can act on."""
         found = [self.cache_file.problem, self.git_problem, self.cache_file.shared.last_error]
+        found += [sibling.problem for sibling in self.siblings.values()]
         if not os.path.isdir(self.root):
             found.append("the worktree's directory is gone")
         return [problem for problem in found if problem]

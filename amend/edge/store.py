@@ -36,6 +36,7 @@ from amend.core.model import (
     Place,
     Problem,
     RelPath,
+    SiblingRule,
     Source,
     SourceKind,
     Version,
@@ -62,7 +63,8 @@ FORGET_AFTER_DAYS: Final = 90
 
 _SCHEMA: Final = """
 CREATE TABLE repos (
-    id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE, common_dir BLOB, added_at TEXT NOT NULL
+    id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE, common_dir BLOB, added_at TEXT NOT NULL,
+    siblings TEXT NOT NULL      -- JSON: [name, root, track] each
 );
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
@@ -100,6 +102,7 @@ class RepoRow:
     id: str
     root: bytes
     common_dir: bytes | None
+    siblings: tuple[SiblingRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +243,19 @@ class Store:
     # -- repositories ----------------------------------------------------------------------------
 
     def repos(self) -> list[RepoRow]:
-        rows = self._db.execute("SELECT id, root, common_dir FROM repos ORDER BY added_at, id")
-        return [RepoRow(*row) for row in rows]
+        rows = self._db.execute(
+            "SELECT id, root, common_dir, siblings FROM repos ORDER BY added_at, id"
+        )
+        return [
+            RepoRow(id_, root, common_dir, _unpack_siblings(siblings))
+            for id_, root, common_dir, siblings in rows
+        ]
 
     def add_repo(self, repo: RepoRow, at: datetime) -> None:
         self._db.execute(
-            "INSERT INTO repos VALUES (?,?,?,?) ON CONFLICT(id) DO UPDATE SET root=excluded.root,"
-            " common_dir=excluded.common_dir",
-            (repo.id, repo.root, repo.common_dir, _stamp(at)),
+            "INSERT INTO repos VALUES (?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET root=excluded.root,"
+            " common_dir=excluded.common_dir, siblings=excluded.siblings",
+            (repo.id, repo.root, repo.common_dir, _stamp(at), _pack_siblings(repo.siblings)),
         )
 
     def remove_repo(self, repo_id: str) -> None:
@@ -488,6 +496,15 @@ def _unpack(
             for old, new in document.get("moves", ())
         ),
     )
+
+
+def _pack_siblings(rules: Iterable[SiblingRule]) -> str:
+    return json.dumps([[rule.name, path_text(rule.root), rule.track] for rule in rules])
+
+
+def _unpack_siblings(packed: str) -> tuple[SiblingRule, ...]:
+    rules = json.loads(packed)
+    return tuple(SiblingRule(name, path_bytes(root), track) for name, root, track in rules)
 
 
 def _pack_mark(mark: Mark) -> str:

@@ -25,6 +25,9 @@ VerdictName = Literal["fresh", "stale", "unknown", "missing"]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 AbsolutePath = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^/[^\x00]*$")]
 
+# What of a sibling is "now"; a ref's name as git allows it, or nearly.
+TRACK: Final = r"^(worktree|head|ref:[^\x00-\x20~^:?*\[\\\x7f-][^\x00-\x20~^:?*\[\\\x7f]*)$"
+
 Spec = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
@@ -56,8 +59,19 @@ class VerifyRequest(Request):
     keys: list[Key] | None = None
 
 
+class SiblingRequest(Request):
+    """Another repository that entries of this one may cite as `name:path`."""
+
+    name: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+    path: AbsolutePath
+    track: Annotated[str, Field(max_length=300, pattern=TRACK)] = "worktree"
+
+
 class RepoRequest(Request):
+    """`siblings` join those that the repository has; one of the same name is replaced."""
+
     root: AbsolutePath
+    siblings: list[SiblingRequest] = []
 
 
 class CommitJson(TypedDict):
@@ -186,6 +200,15 @@ class EntryCounts(TypedDict):
     unknown: int
 
 
+class SiblingJson(TypedDict):
+    name: str
+    root: str
+    track: str
+    branch: str | None
+    head: str | None
+    problem: str | None  # why nothing that it has can be judged
+
+
 class RepoJson(TypedDict):
     id: str
     root: str
@@ -198,6 +221,7 @@ class RepoJson(TypedDict):
     cache_file: str  # absolute path of its .agent-cache.json
     writes: str  # "mark", "evict", "observe", or why nothing is written
     problems: list[str]  # sentences a person can act on
+    siblings: list[SiblingJson]
 
 
 class StatusAnswer(TypedDict):

@@ -160,6 +160,7 @@ def repo(root: str, **changes: Any) -> dict[str, Any]:
         "cache_file": f"{root}/.agent-cache.json",
         "writes": "mark",
         "problems": [],
+        "siblings": [],
         **changes,
     }
 

@@ -145,6 +145,7 @@ class FakeBackend:
             "cache_file": root + "/.agent-cache.json",
             "writes": "mark",
             "problems": [],
+            "siblings": [],
         }
 
     async def add_repo(self, request: api.RepoRequest) -> api.RepoJson:

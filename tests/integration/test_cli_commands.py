@@ -342,6 +342,22 @@ def test_rm_removes_a_topic_unless_told_otherwise(
     ]
 
 
+def test_add_names_a_sibling_by_its_directory_or_as_told(
+    daemon: Fake, shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.answers["POST /v1/repos"] = (201, repo(str(shop)))
+    siblings = ("--sibling", "../backend", "--sibling", "docs=/srv/wiki")
+
+    code, _, _ = run(capsys, "add", str(shop), *siblings, "--track", "head")
+
+    assert code == 0
+    beside = str(Path.cwd().parent / "backend")
+    assert daemon.asked[0].body["siblings"] == [
+        {"name": "backend", "path": beside, "track": "head"},
+        {"name": "docs", "path": "/srv/wiki", "track": "head"},
+    ]
+
+
 # -- add, remove, status ---------------------------------------------------------------------------
 
 

@@ -755,7 +755,7 @@ import os, sys
 from amend.cli.main import main
 from amend.daemon.tending import Tending
 
-def add(*_):
+def add(*_, **__):
     print("begun", flush=True)
     while True:
         pass

@@ -37,6 +37,8 @@ _READS_MAX: Final = 5
 # These belong to one worktree, all other refs to the repository (gitrepository-layout).
 _OWN_REFS: Final = (b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
 
+_SHORT_REFS: Final = ("heads", "remotes", "tags")
+
 # Marker in the git directory → what git is in the middle of, the outermost first: a rebase may
 # stop in a merge or a pick. Source: git's wt-status.c.
 _OPERATIONS: Final = (
@@ -75,6 +77,20 @@ def read_head(places: RepositoryPlaces) -> HeadState:
             break
         before = after
     return before
+
+
+def read_ref(places: RepositoryPlaces, name: str) -> HeadState:
+    """Where the ref stands now; `oid` None: there is none of that name. `name` may be short, as in
+    `origin/main`: a branch comes before a remote's, that before a tag."""
+    names = [name] if name.startswith("refs/") else [f"refs/{at}/{name}" for at in _SHORT_REFS]
+    for ref in map(os.fsencode, names):
+        if not _is_ref(ref):
+            continue
+        text = read_regular(_ref_path(places, ref), _REF_BYTES_MAX) or _packed(places, ref)
+        oid = _OID.match(text)
+        if oid is not None:
+            return HeadState(os.fsdecode(ref), oid[0].decode(), None)
+    return HeadState(names[-1], None, None)
 
 
 def is_reftable(places: RepositoryPlaces) -> bool:
