@@ -3,12 +3,14 @@
 A repository's own configuration can name programs for many commands (reliability.md section 2, each
 measured). Three layers keep them from running: only the commands below, which were seen to run
 none of them; options and variables that switch off the rest; an environment built from nothing.
-What takes too long or prints too much is killed with everything it started.
+What takes too long or prints too much is killed with everything it started, and so is what still
+runs when this process ends: on Linux however that happens, elsewhere at its next write.
 
 Raises `Refused` for a repository of somebody else, `GitFailed` for an error, `GitTimedOut` for a
 time-out. A command or an option that is not listed here is a bug.
 """
 
+import fcntl
 import functools
 import os
 import select
@@ -16,9 +18,10 @@ import selectors
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -136,22 +139,23 @@ def run_git(
     _refuse_foreign(root)
     tally = tally or Tally()
     tally.commands += 1
-    process = _start(root, command, arguments, with_stdin=stdin is not None)
-    try:
-        output, errors = _communicate(process, stdin or b"", time.monotonic() + limit_s)
-    except TimeoutError:
-        tally.timeouts += 1
-        raise GitTimedOut(
-            f"git could not {command.purpose} within {limit_s:.3g} s",
-            hint="look for a filesystem that hangs, or an include in the repository's config",
-        ) from None
-    except _TooMuch:
-        raise GitFailed(
-            f"git could not {command.purpose}: it printed more than {OUTPUT_BYTES_MAX} bytes",
-            hint="nothing: amend does without it",
-        ) from None
-    finally:
-        _end(process)
+    with _lifeline() as lifeline:
+        process = _start(root, command, arguments, lifeline, with_stdin=stdin is not None)
+        try:
+            output, errors = _communicate(process, stdin or b"", time.monotonic() + limit_s)
+        except TimeoutError:
+            tally.timeouts += 1
+            raise GitTimedOut(
+                f"git could not {command.purpose} within {limit_s:.3g} s",
+                hint="look for a filesystem that hangs, or an include in the repository's config",
+            ) from None
+        except _TooMuch:
+            raise GitFailed(
+                f"git could not {command.purpose}: it printed more than {OUTPUT_BYTES_MAX} bytes",
+                hint="nothing: amend does without it",
+            ) from None
+        finally:
+            _end(process)
     if process.returncode != 0:
         said = errors.decode("utf-8", "replace").strip().partition("\n")[0]
         raise GitFailed(
@@ -251,8 +255,38 @@ def _load_git() -> "tuple[type[Git], type[GitCommandNotFound]]":
 _Git, _NotFound = _load_git()
 
 
+@contextmanager
+def _lifeline() -> Iterator[int]:
+    """A pipe's end for a process to hold; the other one is open here alone."""
+    try:
+        theirs, ours = os.pipe()
+    except OSError as error:
+        raise GitFailed(f"git could not be started: {error}") from error
+    try:
+        yield theirs
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def _tie(group: int, lifeline: int) -> None:
+    """Have the kernel kill the process group once its lifeline's other end is closed.
+
+    `PR_SET_PDEATHSIG` would need code between fork and exec, which is not safe beside threads.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -group)
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+
+
 def _start(
-    root: bytes, command: Command, arguments: Sequence[str | bytes], *, with_stdin: bool
+    root: bytes,
+    command: Command,
+    arguments: Sequence[str | bytes],
+    lifeline: int,
+    *,
+    with_stdin: bool,
 ) -> "subprocess.Popen[bytes]":
     # GitPython lays variables over those of this process and cannot take one away; `env -i` can,
     # for less than a millisecond. GIT_DIR, GIT_INDEX_FILE or GIT_TRACE must not get through.
@@ -266,12 +300,14 @@ def _start(
             as_process=True,
             shell=False,
             start_new_session=True,
+            pass_fds=(lifeline,),
         )
     except (OSError, _NotFound) as error:
         raise GitFailed(f"git could not be started: {error}") from error
     process = wrapped.proc
     assert process is not None
     wrapped.proc = None  # ours to end: GitPython sends one signal when it is collected
+    _tie(process.pid, lifeline)
     return process
 
 
