@@ -180,6 +180,7 @@ class Answers:
 
     async def remove_repo(self, repo_id: str) -> None:
         self._tending.remove(repo_id)
+        self._tending.refresh_linked()
 
     def _worktree(self, cwd: str) -> Worktree:
         """The worktree of `cwd`, with everything taken in that was written before the question."""
@@ -200,6 +201,10 @@ class Answers:
         kind = Kind(request.kind) if request.kind is not None else None
         known = worktree.memory.find(request.key, kind)
         judgement = await worktree.memory.answer(known) if known is not None else _MISSING
+        if judgement.verdict is not Verdict.FRESH:
+            found = await self._found_beside(worktree, request.key, kind)
+            if found is not None:
+                known, judgement = found, await worktree.memory.answer(found)
         cause = judgement.causes[0].kind.value if judgement.causes else ""
         self.verdicts.add(verdict=judgement.verdict.value, cause=cause)
         answer: api.LookupAnswer = {
@@ -216,6 +221,20 @@ class Answers:
         else:
             answer["entry"] = self._entry(known, judgement.version)
         return answer
+
+    async def _found_beside(self, worktree: Worktree, key: str, kind: Kind | None) -> Known | None:
+        """An entry that another worktree of the repository has a version of which is true here as
+        well; from now on this one has it, too."""
+        memory = worktree.memory
+        for other in self._tending.beside(worktree):
+            theirs = other.memory.find(key, kind)
+            if theirs is None or memory.is_declined(theirs.entry.name):
+                continue
+            for version in theirs.entry.versions:
+                if await memory.would_support(theirs.entry.name.kind, version):
+                    recorded = self._tending.store.recorded(version.id)
+                    return memory.adopt(theirs.entry.name, version, recorded)
+        return None
 
     def _entry(self, known: Known, version: Version) -> api.EntryJson:
         told = self._told.get(version.id)

@@ -46,7 +46,7 @@ from amend.core.policy import Mark
 from amend.daemon.changes import Changes
 from amend.daemon.ground import Ground, NeedsWorker
 from amend.edge.files.look import changed_at_ns
-from amend.edge.store import EntryRow, Store, payload_digest
+from amend.edge.store import EntryRow, Recorded, Store, payload_digest
 from amend.edge.watch.interface import Watch
 from amend.formats.agent_cache import CacheDocument, CacheEntry
 
@@ -118,6 +118,7 @@ class Memory:
         self._dependents = Dependents()
         self._explained: dict[Source, tuple[Fingerprint, Explained]] = {}
         self._unsaved: dict[EntryName, Known] = {}
+        self._declined: set[EntryName] = set()
         self._outdated: set[EntryName] = set()  # to be judged again by `catch_up`
         self._load(store.entries(repo_id))
 
@@ -398,6 +399,33 @@ class Memory:
         self.on_changed()
         return known
 
+    async def would_support(self, kind: Kind, version: Version) -> bool:
+        """Whether all that a version of another worktree rests on looks the same here, now."""
+        if version.problems or not version.sources:
+            return False
+        looks = {source: await self.ground.look_patiently(source) for source in version.sources}
+        return not causes_against(kind, version, looks.__getitem__)
+
+    def adopt(self, name: EntryName, version: Version, recorded: Recorded) -> Known:
+        """Take over a version that was recorded in another worktree; only amend has it here."""
+        known = self._known.get(name)
+        place, digest = Place.STORE, b""
+        with self._store.transaction():
+            known = known or self._remembered(name)
+            if known is not None:
+                place, digest = known.place, known.file_digest
+            payload = recorded.payload
+            known = self._record(
+                name, known, version, payload, place=place, file_digest=digest, recorded=recorded
+            )
+        self.rejudge((name,))
+        self.settle()
+        return known
+
+    def is_declined(self, name: EntryName) -> bool:
+        """Whether it was deleted here, so that it shall not come from another worktree."""
+        return name in self._declined
+
     def delete(self, known: Known) -> None:
         """Take it out of memory for good, and out of the cache file where it stands there."""
         name = known.entry.name
@@ -406,6 +434,7 @@ class Memory:
                 self._place(known, Place.LEAVING, known.file_digest)
             else:
                 self._remove(known, for_good=True)
+        self._declined.add(name)
         self._publish(name, known.judgement.verdict, _NO_MISSING)
         known.judgement = _NO_MISSING
         self.on_changed()
@@ -504,10 +533,16 @@ class Memory:
         *,
         place: Place,
         file_digest: bytes,
+        recorded: Recorded | None = None,
     ) -> Known:
+        """`recorded`: where and when it was, if not here and now."""
         row = self._store.save_entry(self.id, name, place=place, file_digest=file_digest)
+        self._declined.discard(name)
+        at, where = self._now(), self.root
+        if recorded is not None:
+            at, where = datetime.fromisoformat(recorded.recorded_at), recorded.recorded_in
         version_id = self._store.add_version(
-            row, version, payload, recorded_at=self._now(), recorded_in=self.root
+            row, version, payload, recorded_at=at, recorded_in=where
         )
         digest = payload_digest(payload)
         before: tuple[Version, ...] = ()

@@ -23,10 +23,11 @@ from amend.daemon.siblings import merged
 from amend.daemon.worktree import Signal, SignalKey, Worktree, worktree_id
 from amend.edge.files.look import changed_at_ns
 from amend.edge.git.head import is_locked
+from amend.edge.git.linked import linked_worktrees
 from amend.edge.git.places import RepositoryPlaces, discover, verify
 from amend.edge.store import RepoRow, Store
 from amend.edge.watch.interface import Key, Watch
-from amend.errors import NotFound, Refused
+from amend.errors import AmendError, NotFound, Refused
 
 # A checkout touches thousands of files in bursts; one round of judging for each 5 ms of it costs a
 # fraction of a core, and a lone edit is still judged at once.
@@ -37,6 +38,10 @@ HEAD_SETTLE_S: Final = 0.005
 
 # Verdicts and changes reach the disk this much later: history, which a crash may cost.
 SAVE_S: Final = 0.2
+
+# `git worktree add` names a worktree before it makes it; a large checkout takes seconds.
+LINKED_RETRY_S: Final = 0.25
+LINKED_TRIES: Final = 120
 
 # A question may wait for git's answers this long; then it is told what is known.
 SYNC_S: Final = 10.0
@@ -77,6 +82,8 @@ class Tending:
         self._options = options
         self._inline_bytes_max = inline_bytes_max
         self._configured: dict[bytes, tuple[SiblingRule, ...]] = {}
+        self._linked: set[str] = set()  # ids of worktrees that nobody registered by name
+        self._declined: set[bytes] = set()  # roots that somebody removed
         self._by_root: dict[bytes, Worktree] = {}
         self._by_ground: dict[Ground, Worktree] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -96,11 +103,14 @@ class Tending:
         *,
         siblings: Iterable[SiblingRule] = (),
         configured: Iterable[SiblingRule] | None = None,
+        is_linked: bool = False,
     ) -> Worktree:
         """Tend the repository at `root`: its worktree, or the directory itself where git has none.
 
         `siblings` join those that were added before and are remembered; `configured` ones are what
-        the configuration says now, and win. Raises `NotFound`, or `Refused` for what is not yours.
+        the configuration says now, and win. One that `is_linked` is tended for as long as another
+        worktree of its repository is registered. Raises `NotFound`, or `Refused` for what is not
+        yours.
         """
         if not os.path.isdir(root):
             raise NotFound(
@@ -121,8 +131,11 @@ class Tending:
         before = next((row.siblings for row in self.store.repos() if row.id == id_), ())
         added = merged(before, siblings)
         row = RepoRow(id_, real, places.common_dir if places else None, added)
-        with self.store.transaction():
-            self.store.add_repo(row, datetime.now(UTC))
+        if not is_linked:
+            self._linked.discard(id_)
+            self._declined.discard(real)
+            with self.store.transaction():
+                self.store.add_repo(row, datetime.now(UTC))
         rules = merged(added, self._configured.get(real, ()))
         if known is not None:
             known.set_siblings(rules)
@@ -148,7 +161,55 @@ class Tending:
         memory.settle()
         if self._loop is not None:
             self._tend(worktree)
+            if not is_linked:
+                self._linked_soon()
         return worktree
+
+    # -- linked worktrees ------------------------------------------------------------------------
+
+    def refresh_linked(self) -> bool:
+        """Tend the linked worktrees of every registered repository, and those gone no longer.
+
+        Whether each that git names is tended: one that is being made may not be there yet.
+        """
+        registered = [w for w in self.worktrees.values() if w.id not in self._linked]
+        common_dirs = {w.places.common_dir for w in registered if w.places is not None}
+        found = [each for directory in common_dirs for each in linked_worktrees(directory)]
+        roots = {each.root for each in found if each.root is not None}
+        for gone in [self.worktrees[i] for i in self._linked]:
+            if gone.root not in roots:
+                self.remove(gone.id)
+                self._declined.discard(gone.root)
+        complete = all(each.root is not None for each in found)
+        for root in roots - self._by_root.keys() - self._declined:
+            try:
+                self._linked.add(self.add(root, is_linked=True).id)
+            except (AmendError, OSError):
+                complete = False
+        return complete
+
+    def _linked_soon(self, tries: int = LINKED_TRIES) -> None:
+        """On the loop's next turn; again a little later for as long as git is not done."""
+
+        def refresh(left: int) -> None:
+            if not self.refresh_linked() and left > 0 and self._loop is not None:
+                self._loop.call_later(LINKED_RETRY_S, refresh, left - 1)
+
+        if self._loop is not None:
+            self._loop.call_soon(refresh, tries)
+
+    def beside(self, worktree: Worktree) -> list[Worktree]:
+        """The other worktrees of the same repository."""
+        if worktree.places is None:
+            return []
+        common_dir = worktree.places.common_dir
+        return [
+            other
+            for other in self.worktrees.values()
+            if other is not worktree
+            and other.places is not None
+            and other.places.common_dir == common_dir
+        ]
 
     def _build(self, root: bytes, places: RepositoryPlaces | None, memory: Memory) -> Worktree:
         options = self._options
@@ -167,6 +228,8 @@ class Tending:
         worktree = self.worktrees.pop(repo_id, None)
         if worktree is None:
             raise NotFound(f"no repository has the id {repo_id}", hint="`amend status` lists them")
+        self._linked.discard(repo_id)
+        self._declined.add(worktree.root)
         with self.store.transaction():
             self.store.save_verdicts(worktree.memory.unsaved_verdicts())
             self.store.remove_repo(repo_id)
@@ -188,13 +251,30 @@ class Tending:
         exact = self._by_root.get(cwd)
         if exact is not None:
             return exact  # a registered root is its own real path; resolving it costs 50 µs
-        root = nearest_root(os.path.realpath(cwd), self._by_root)
-        if root is None:
-            raise NotFound(
-                f"{os.fsdecode(cwd)} is in no repository that amend tends",
-                hint="`amend add PATH` registers one",
-            )
-        return self._by_root[root]
+        real = os.path.realpath(cwd)
+        root = nearest_root(real, self._by_root)
+        if root is not None:
+            own = self._other_worktree(real, self._by_root[root])
+            if own is None:
+                return self._by_root[root]
+            self.refresh_linked()
+            if own in self._by_root:
+                return self._by_root[own]
+        raise NotFound(
+            f"{os.fsdecode(cwd)} is in no repository that amend tends",
+            hint="`amend add PATH` registers one",
+        )
+
+    def _other_worktree(self, path: bytes, around: Worktree) -> bytes | None:
+        """The root of the linked worktree that `path` is in, where that lies inside of another
+        worktree of its repository: files there are not the other one's."""
+        while path != around.root:
+            if around.places is not None and os.path.isfile(path + b"/.git"):
+                places = discover(path)
+                if places is not None and places.common_dir == around.places.common_dir:
+                    return places.root
+            path = os.path.dirname(path)
+        return None
 
     def watch_config(self, directory: bytes, name: bytes, changed: Callable[[], None]) -> None:
         """Call `changed` whenever that file does."""
@@ -213,6 +293,7 @@ class Tending:
         self._loop = loop
         for worktree in self.worktrees.values():
             self._tend(worktree)
+        self._linked_soon()
         if self.watch is not None:
             self.watch.start(loop, self._gather)
 
@@ -266,6 +347,8 @@ class Tending:
                 if key.signal is Signal.CACHE_FILE:
                     key.worktree.cache_file.refresh()
                     key.worktree.cache_file.noticed()
+                elif key.signal is Signal.WORKTREES:
+                    self._linked_soon()
                 else:
                     self._head_touched(key.worktree)
             elif isinstance(key, ConfigKey):
@@ -316,6 +399,7 @@ class Tending:
         until_s = time.monotonic() + SYNC_S
         while True:
             self.drain()
+            self.refresh_linked()
             for worktree in self.worktrees.values():
                 worktree.cache_file.refresh()
                 worktree.refresh_head()
@@ -331,6 +415,7 @@ class Tending:
             self.store.forget_old(datetime.now(UTC))
         if self.watch is not None:
             self.watch.retry_unwatched()
+        self.refresh_linked()
         for worktree in list(self.worktrees.values()):
             worktree.cache_file.refresh()
             worktree.refresh_head()

@@ -47,6 +47,7 @@ GIT_WAIT_S: Final = 5.0
 class Signal(Enum):
     CACHE_FILE = "cache file"
     HEAD = "head"
+    WORKTREES = "worktrees"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +86,7 @@ class Worktree:
         self._watch = watch
         self._head_key = SignalKey(self, Signal.HEAD)
         self._file_key = SignalKey(self, Signal.CACHE_FILE)
+        self._worktrees_key = SignalKey(self, Signal.WORKTREES)
         self._aimed: set[tuple[bytes, bytes]] = set()
         self._wake = asyncio.Event()
         self._unanswered: set[EntryName] = set()
@@ -102,6 +104,9 @@ class Worktree:
     def arm(self) -> None:
         assert self._watch is not None
         self._watch.want(self.root, FILE_NAME, self._file_key)
+        if self.places is not None:
+            self._watch.add_root(self.places.common_dir)
+            self._watch.want_names(self.places.common_dir, b"worktrees", self._worktrees_key)
         self._aim_at_head()
 
     def _aim_at_head(self) -> None:
@@ -183,6 +188,8 @@ class Worktree:
         assert self._watch is not None
         self.memory.ground.drop(list(self.memory.ground.held()))
         self._watch.unwant(self.root, FILE_NAME, self._file_key)
+        if self.places is not None:
+            self._watch.unwant_names(self.places.common_dir, b"worktrees", self._worktrees_key)
         for base, path in self._aimed:
             self._watch.unwant(base, path, self._head_key)
 
@@ -190,7 +197,8 @@ class Worktree:
     def watched_roots(self) -> set[bytes]:
         """Where the watch is hung for it; others may use the same."""
         siblings = {sibling.root for sibling in self.siblings.values()}
-        return {self.root} | siblings | {base for base, _ in self._aimed}
+        own = {self.root} if self.places is None else {self.root, self.places.common_dir}
+        return own | siblings | {base for base, _ in self._aimed}
 
     def _memory_changed(self) -> None:
         self.cache_file.request()
