@@ -98,7 +98,7 @@ CANARIES: Final = (
         "pack_objects_hook",
         "[uploadpack]\npackObjectsHook = {run}",
         ("-C {near} fetch {root} main",),
-        cannot="git reads it from the system's, the user's and the command line's configuration only",
+        cannot="git does not read it from a repository's configuration",
     ),
 )
 

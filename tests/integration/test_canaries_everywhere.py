@@ -1,0 +1,186 @@
+"""No endpoint and no command runs anything of a repository that names a program everywhere.
+
+What there is to ask is read from the daemon's own description and from the command line's, so that
+what is added is asked as well.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import click
+import pytest
+
+from amend.cli.main import COMMANDS, cli
+from benchmarks.running import Daemon, UnixConnection
+from tests.integration.canaries import Hostile, make_hostile
+from tests.integration.canary_daemon import (
+    STALL_S,
+    Neighbour,
+    recorded_daemon,
+    write_older_entries,
+)
+
+# A command line of ours on a busy machine; only one that hangs meets it.
+CALL_S: Final = 20.0
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Hostile:
+    return make_hostile(tmp_path / "hostile")
+
+
+def test_every_endpoint_can_be_asked_and_fires_nothing(hostile: Hostile, tmp_path: Path) -> None:
+    write_older_entries(hostile.root)
+    with recorded_daemon(tmp_path) as daemon, Neighbour(daemon, tmp_path) as neighbour:
+        daemon.add(hostile.root)
+        routes = every_route(daemon.get("/openapi.json"))
+        answered = {}
+
+        for at in (hostile.root, hostile.root / "vendor" / "bare", hostile.root / ".git"):
+            repo = daemon.add(at if at.name != ".git" else hostile.root)
+            values = sensible(at) | {"repo_id": repo["id"], "since": daemon.sync()["clock"]}
+            for method, path, operation in routes:
+                answered[at.name, method, path] = call(daemon, method, path, operation, values)
+
+        unanswered = {route: status for route, status in answered.items() if status >= 500}
+        assert (unanswered, hostile.fired()) == ({}, set())
+        assert {status for (at, *_), status in answered.items() if at == "repo"} <= {200, 201, 204}
+    assert set(neighbour.answers) == {"fresh"}
+    assert neighbour.slowest_s < STALL_S
+
+
+def sensible(root: Path) -> dict[str, Any]:
+    """A value for each parameter, field, argument and option, by its name."""
+    at = str(root)
+    files = ["a.py", "src/", "*.py", "!gone.py", "vendor/bare/config"]
+    return {"cwd": at, "root": at, "path": at, "files": files} | {
+        "kind": "topic",
+        "key": "old",
+        "keys": ["old"],
+        "summary": "found out",
+    }
+
+
+def every_route(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Method, path and description, in an order in which each finds what it is about."""
+    order = ["get", "put", "post", "patch", "delete"]
+    found = [
+        (method, path, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    return sorted(found, key=lambda r: (r[1].startswith("/v1/repos/"), order.index(r[0])))
+
+
+def call(
+    daemon: Daemon, method: str, path: str, operation: dict[str, Any], values: dict[str, Any]
+) -> int:
+    """The status; of a stream once it has begun."""
+    query = {}
+    for parameter in operation.get("parameters", ()):
+        name = parameter["name"]
+        if parameter["in"] == "path":
+            path = path.replace(f"{{{name}}}", quote(str(values[name])))
+        elif name in values:
+            query[name] = values[name]
+    content = operation.get("requestBody", {}).get("content", {})
+    fields = content.get("application/json", {}).get("schema", {}).get("properties", {})
+    body = json.dumps({name: values[name] for name in fields if name in values})
+    connection = UnixConnection(daemon.socket, CALL_S)
+    connection.request(
+        method.upper(),
+        f"{path}?{urlencode(query)}",
+        body if content else None,
+        {"content-type": "application/json"} if content else {},
+    )
+    answer = connection.getresponse()
+    if answer.headers.get_content_type() != "text/event-stream":
+        answer.read()
+    connection.close()
+    return answer.status
+
+
+# These talk to nothing of a repository, or are what the test runs anyway.
+NOT_CALLED = {"run", "demo", "completion", "watch"}
+
+
+def every_command() -> list[tuple[list[str], click.Command]]:
+    """The words of each command that can be called, and what click knows of it; in an order in
+    which each finds what it is about."""
+    context = click.Context(cli)
+    found: list[tuple[list[str], click.Command]] = []
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += [([name, inner], each) for inner, each in command.commands.items()]
+        elif name not in NOT_CALLED:
+            found.append(([name], command))
+    turns = {"add": 0, "put": 1, "rm": 3, "remove": 4}
+    return sorted(found, key=lambda one: turns.get(one[0][0], 2))
+
+
+def typed(command: click.Command, values: dict[str, Any]) -> list[str]:
+    """What a person types after the command's words: its arguments, and the options it needs."""
+    words: list[str] = []
+    for parameter in command.params:
+        value = values.get(parameter.name or "")
+        if isinstance(parameter, click.Option) and parameter.required and value is not None:
+            words += [parameter.opts[0], str(value)]
+        elif isinstance(parameter, click.Argument) and value is not None:
+            words += value if isinstance(value, list) else [value]
+    return words
+
+
+def amend(daemon: Daemon, root: Path, words: list[str]) -> int:
+    done = subprocess.run(
+        [sys.executable, "-m", "amend.cli.main", *words],
+        env=daemon.env,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=CALL_S,
+        check=False,
+    )
+    assert done.returncode in range(6), (words, done.stderr.decode())
+    return done.returncode
+
+
+def test_every_command_can_be_called_and_fires_nothing(hostile: Hostile, tmp_path: Path) -> None:
+    write_older_entries(hostile.root)
+    (tmp_path / "config.toml").write_text("")
+    values = sensible(hostile.root)
+    of_config = values | {"path": str(tmp_path / "config.toml")}
+    with recorded_daemon(tmp_path) as daemon, Neighbour(daemon, tmp_path) as neighbour:
+        codes = {
+            " ".join(words): amend(
+                daemon,
+                hostile.root,
+                [*words, *typed(command, of_config if words[0] == "config" else values)],
+            )
+            for words, command in every_command()
+        }
+
+        assert hostile.fired() == set()
+        assert {codes[name] for name in ("add", "status", "put", "ls", "rm", "remove")} == {0}
+    assert set(neighbour.answers) == {"fresh"}
+    assert neighbour.slowest_s < STALL_S
+
+
+def test_without_a_daemon_a_command_fires_nothing_either(hostile: Hostile, tmp_path: Path) -> None:
+    write_older_entries(hostile.root)
+    hostile.repository.write("a.py", "edited\n")
+    daemon = Daemon(tmp_path / "daemon")  # its places; it is not started
+    try:
+        codes = [
+            amend(daemon, hostile.root, words) for words in (["get", "old"], ["ls"], ["verify"])
+        ]
+    finally:
+        daemon.close()
+
+    assert hostile.fired() == set()
+    assert codes == [3, 0, 3]
