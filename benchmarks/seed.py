@@ -30,7 +30,7 @@ _RATIOS_MAX: Final = {
 # A hook's share of a question: the process itself, with nothing to ask.
 _NOTHING: Final = ["curl", "-s", "file:///dev/null"]
 
-_WITH_JQ: Final = """
+WITH_JQ: Final = """
 for file in $(jq -r '.referenced_files | keys[]' "$1"); do
   stored=$(jq -r ".referenced_files[\\"$file\\"]" "$1")
   now=$(git -C "$2" log -n 1 --format=%H -- "$file" 2>/dev/null)
@@ -80,7 +80,7 @@ def _compare(
     ask = ["curl", "-sf", "--unix-socket", str(daemon.socket)]
     ask += ["-H", "content-type: application/json", "--data-binary", f"@{question}"]
     ask += ["http://amend/v1/lookup"]
-    script = _WITH_JQ if shutil.which("jq") else _WITHOUT_JQ
+    script = WITH_JQ if shutil.which("jq") else _WITHOUT_JQ
     seed = ["bash", "-c", script, "seed", str(contract), str(root)]
     graphs = {"Bloom filters": _env(graph=True)}
     if sizes.seed_without_graph:

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "put": "amend.cli.entries:put",
     "rm": "amend.cli.entries:rm",
     "verify": "amend.cli.entries:verify",
+    "contract": "amend.cli.contract:contract",
     "watch": "amend.cli.watching:watch",
     "config": "amend.cli.settings:config",
     "demo": "amend.cli.demo:demo",
