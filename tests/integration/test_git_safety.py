@@ -217,7 +217,7 @@ def test_adding_a_repository_whose_git_hangs_keeps_nobody_waiting(
 
     why = f"git could not say where the repository is within {limit_s} s"
     assert (status, problem["detail"]) == (503, why)
-    assert neighbour.slowest_s < limit_s
+    assert neighbour.slowest_s < limit_s - 0.5
 
 
 @pytest.mark.xfail(
