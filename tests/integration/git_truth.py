@@ -1,8 +1,8 @@
 """What is true of a worktree's findings, found the slow way, and whether `.git` was left alone.
 
 `Truth` hashes every cited file and asks git about everything, through nothing of amend's: an oracle
-for verdicts, causes and the commits that are told. `GitWatch` sees every write below the given git
-directories, so that a test can say that there was none while amend was asked.
+for verdicts, causes and the commits that are told. `WriteWatch` sees every write below directories,
+so that a test can say that there was none while amend was asked.
 """
 
 import fnmatch
@@ -25,6 +25,8 @@ Look = Kept | tuple[str, ...] | bool | None
 
 Causes = dict[str, dict[str, Any]]
 """Spec → what amend must say of it: its cause, and what the cause carries."""
+
+NOWHERE: Mapping[str, str] = {}
 
 # As many renames of one file as amend promises to follow.
 HOPS = 8
@@ -74,6 +76,15 @@ class History:
         return None
 
 
+def holds(spec: str, then: Look, now: Mapping[str, Look], moves: Mapping[str, str]) -> bool:
+    """Whether a source that looked like `then` supports a finding; `now` must have all of these."""
+    if spec.startswith("!"):
+        return not now[spec]
+    if now[spec] is None and then is not None and spec in moves:
+        return now.get(moves[spec]) == then
+    return now[spec] == then and then is not None
+
+
 class Truth:
     def __init__(self, repository: Repository, others: Iterable["Truth"] = ()) -> None:
         """`others`: of worktrees that may share this one's history."""
@@ -106,10 +117,10 @@ class Truth:
 
     def file(self, path: str) -> Kept | None:
         try:
-            data = (self.root / path).read_bytes()
+            with open(self.root / path, "rb") as file:
+                data, mode = file.read(), os.fstat(file.fileno()).st_mode
         except (FileNotFoundError, NotADirectoryError):
             return None
-        mode = (self.root / path).stat().st_mode
         named = hashlib.new(self.hash, b"blob %d\0" % len(data) + data).hexdigest()
         return (0o100755 if mode & 0o100 else 0o100644, named)
 
@@ -138,17 +149,10 @@ class Truth:
 
     # -- what follows from it ----------------------------------------------------------------------
 
-    def supports(self, version: Version, moves: Mapping[str, str]) -> bool:
+    def supports(self, version: Version, moves: Mapping[str, str] = NOWHERE) -> bool:
         """Whether all is as it was; a file that is gone counts where `moves` leads to its like."""
-        return all(self.matches(spec, then, moves) for spec, then in version.looks.items())
-
-    def matches(self, spec: str, then: Look, moves: Mapping[str, str]) -> bool:
-        now = self.look(spec)
-        if spec.startswith("!"):
-            return not now
-        if now is None and then is not None and spec in moves:
-            return self.file(moves[spec]) == then
-        return now == then and then is not None
+        now = {spec: self.look(spec) for spec in (*version.looks, *moves.values())}
+        return all(holds(spec, then, now, moves) for spec, then in version.looks.items())
 
     def causes(self, version: Version) -> Causes:
         """Everything that amend must say about a version that is not supported, or moved."""
@@ -168,10 +172,10 @@ class Truth:
             return self._gone(spec, then, head)
         if now == then:
             return None
-        if "*" in spec or spec.endswith("/"):
-            return self._names_differ(now, then)
         if then is None:
             return {"cause": "appeared"}
+        if "*" in spec or spec.endswith("/"):
+            return self._names_differ(now, then)
         tree = self.history.tree(head) if head is not None else {}
         if tree.get(spec) != now:
             return {"cause": "edited"}
@@ -272,11 +276,12 @@ def told_moves(row: Mapping[str, Any]) -> dict[str, str]:
     return {c["source"]: c["moved_to"] for c in row["causes"] if c["cause"] == "moved"}
 
 
-# -- whether `.git` is left alone ----------------------------------------------------------------
+# -- who wrote where -----------------------------------------------------------------------------
 
 
-class GitWatch:
-    """Sees every name made, removed or written below some git directories."""
+class WriteWatch:
+    """Sees every name made, removed or written below some directories; git's own in them it passes
+    by."""
 
     def __init__(self, *directories: Path) -> None:
         self._directories = directories
@@ -288,18 +293,18 @@ class GitWatch:
         self.seen()
         for directory in self._directories:
             for at, names, _ in os.walk(directory):
-                wd = self._descriptor.add(os.fsencode(at), kernel.DIRECTORY)
-                self._paths[wd] = at
-                # Loose objects: 256 directories, whose making `objects` itself would show.
-                names[:] = [n for n in names if not (len(n) == 2 and at.endswith("/objects"))]
+                self._paths[self._descriptor.add(os.fsencode(at), kernel.DIRECTORY)] = at
+                # Loose objects are in up to 256 directories, whose making `objects` itself shows.
+                is_of_objects = at.endswith("/objects")
+                names[:] = [n for n in names if n != ".git" and not (is_of_objects and len(n) == 2)]
 
     def seen(self) -> list[str]:
-        """Paths written since, each with the kernel's reason; reading them is none."""
+        """Paths written since, oldest first; reading them is none."""
         found = []
         while buffer := self._descriptor.read():
             for wd, mask, name in kernel.records(buffer):
                 if not mask & kernel.IGNORED:
-                    found.append(f"{self._paths.get(wd)}/{os.fsdecode(name)} ({mask:#x})")
+                    found.append(os.path.join(self._paths.get(wd, "?"), os.fsdecode(name)))
         return found
 
     def close(self) -> None:

@@ -17,8 +17,8 @@ import pytest
 from benchmarks.running import Daemon
 from tests.integration.git_repositories import Repository, new_repository
 from tests.integration.git_truth import (
-    GitWatch,
     Truth,
+    WriteWatch,
     index_stamp,
     told_causes,
     told_moves,
@@ -86,7 +86,7 @@ class Stage:
 
     # -- checks ------------------------------------------------------------------------------------
 
-    def check(self, pause: str, watch: GitWatch) -> None:
+    def check(self, pause: str, watch: WriteWatch) -> None:
         for root, truth in self.truths.items():
             self._check_at_once(pause, root, truth)
         self.daemon.sync()
@@ -500,7 +500,7 @@ def test_verdicts_and_causes_are_true_after_each_step_of(stage: Stage, name: str
 
     pauses = 0
     for pause in script:
-        watch = GitWatch(*stage.git_dirs())
+        watch = WriteWatch(*stage.git_dirs())
         try:
             watch.begin()
             stamps = {path: index_stamp(path) for path in stage.git_dirs()}
@@ -517,7 +517,7 @@ def test_verdicts_and_causes_are_true_after_each_step_of(stage: Stage, name: str
 def test_the_watch_of_git_directories_would_see_a_lock(tmp_path: Path) -> None:
     repository = new_repository(tmp_path / "main", tmp_path / "home")
     repository.commit("begin", **{"a.py": "one\n"})
-    watch = GitWatch(repository.root / ".git")
+    watch = WriteWatch(repository.root / ".git")
     watch.begin()
 
     repository.git("--no-optional-locks", "status")
@@ -552,7 +552,7 @@ def bare_stage(daemon: Daemon, tmp_path: Path) -> Iterator[Callable[..., Stage]]
 
 
 def settled(stage: Stage) -> None:
-    watch = GitWatch(*stage.git_dirs())
+    watch = WriteWatch(*stage.git_dirs())
     watch.begin()
     try:
         stage.check("settled", watch)
