@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from amend.core.evidence import Remembered, Standing
 from amend.core.model import (
     UNKNOWN_CAUSES,
     AbsentPrint,
@@ -36,9 +37,15 @@ from amend.core.model import (
 
 Look = Callable[[Source], Fingerprint]
 
+Stands = Callable[[Source, Remembered, FilePrint], Standing | None]
+"""What became of cited lines in the file of that print; None: nobody could look."""
+
 # A cause lists names so that a person recognises the change; a directory that was emptied
 # needs no thousand of them. 20 fits a screen.
 NAMES_IN_CAUSE_MAX: Final = 20
+
+# Of a cited line: a minified file is one.
+LINE_IN_CAUSE_BYTES_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,23 @@ class Explained:
     commit: Commit | None = None
 
 
-def judge(entry: Entry, look: Look, now: datetime, max_age: timedelta | None) -> Judgement:
-    """The verdict on `entry` now. `max_age` None: it never expires."""
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Why a version is not supported, and which of its files changed without that."""
+
+    causes: tuple[Cause, ...]
+    drift: tuple[str, ...] = ()
+
+
+def judge(
+    entry: Entry,
+    look: Look,
+    now: datetime,
+    max_age: timedelta | None,
+    stands: Stands | None = None,
+) -> Judgement:
+    """The verdict on `entry` now. `max_age` None: it never expires. `stands` None: any byte of a
+    source counts, whatever was cited of it."""
     newest = entry.versions[0]
     if newest.problems:
         causes = tuple(
@@ -58,18 +80,20 @@ def judge(entry: Entry, look: Look, now: datetime, max_age: timedelta | None) ->
         )
         return Judgement(Verdict.STALE, newest, causes)
     first: tuple[Cause, ...] = ()
+    drift: tuple[str, ...] = ()
     for version in entry.versions:
-        causes = causes_against(entry.name.kind, version, look, all_of_them=version is newest)
+        compared = compare(entry.name.kind, version, look, stands, all_of_them=version is newest)
+        causes = compared.causes
         if all(cause.kind is CauseKind.MOVED for cause in causes) and not version.problems:
             if _expired(version, now, max_age):
                 expired = Cause(CauseKind.EXPIRED, detail=_age(version, max_age), verified=True)
-                return Judgement(Verdict.STALE, version, (expired, *causes))
-            return Judgement(Verdict.FRESH, version, causes)
+                return Judgement(Verdict.STALE, version, (expired, *causes), compared.drift)
+            return Judgement(Verdict.FRESH, version, causes, compared.drift)
         if version is newest:
-            first = causes
+            first, drift = causes, compared.drift
     if _expired(newest, now, max_age):
         first = (*first, Cause(CauseKind.EXPIRED, detail=_age(newest, max_age)))
-    return Judgement(verdict_of(first), newest, first)
+    return Judgement(verdict_of(first), newest, first, drift)
 
 
 def verdict_of(causes: tuple[Cause, ...]) -> Verdict:
@@ -80,17 +104,24 @@ def verdict_of(causes: tuple[Cause, ...]) -> Verdict:
     return Verdict.UNKNOWN if kinds <= UNKNOWN_CAUSES else Verdict.STALE
 
 
-def causes_against(
-    kind: Kind, version: Version, look: Look, *, all_of_them: bool = True
-) -> tuple[Cause, ...]:
+def compare(
+    kind: Kind,
+    version: Version,
+    look: Look,
+    stands: Stands | None = None,
+    *,
+    all_of_them: bool = True,
+) -> Compared:
     """The reasons why `version` is not supported now, in the order of its sources; those up to the
     first that counts where that is enough.
 
     Causes of kind `moved` do not count against it. Expiry is not looked at.
     """
     if not version.sources and kind is not Kind.PATTERN:
-        return (Cause(CauseKind.NO_BASELINE, detail="names no files, so nothing can be checked"),)
-    causes = []
+        nothing = Cause(CauseKind.NO_BASELINE, detail="names no files, so nothing can be checked")
+        return Compared((nothing,))
+    causes: list[Cause] = []
+    drift: list[str] = []
     for source, then in zip(version.sources, version.fingerprints, strict=True):
         now = look(source)
         if then is now and type(now) is FilePrint and source.kind is SourceKind.FILE:
@@ -98,11 +129,50 @@ def causes_against(
         cause = _difference(source, then, now)
         if cause is not None and cause.kind is CauseKind.DELETED:
             cause = _followed(source, then, version, look) or cause
-        if cause is not None:
-            causes.append(cause)
-            if not all_of_them and cause.kind is not CauseKind.MOVED:
-                break
-    return tuple(causes)
+        if cause is None:
+            continue
+        fallen = None
+        if cause.kind is CauseKind.EDITED and isinstance(now, FilePrint) and stands is not None:
+            fallen = _fallen(source, now, version, stands)
+        if fallen == []:
+            drift.append(cause.source)
+            continue
+        causes += [cause, *(fallen or ())]
+        if not all_of_them and cause.kind is not CauseKind.MOVED:
+            break
+    return Compared(tuple(causes), tuple(drift))
+
+
+def _fallen(source: Source, now: FilePrint, version: Version, stands: Stands) -> list[Cause] | None:
+    """A cause for each cited line of the source that stands no more; None: none was cited."""
+    cited = [remembered for cites, remembered in version.evidence if cites == source]
+    if not cited:
+        return None
+    causes = []
+    for remembered in cited:
+        standing = stands(source, remembered, now)
+        if standing is None or not standing.stands:
+            causes.append(_fell(source, remembered, standing))
+    return causes
+
+
+def _fell(source: Source, remembered: Remembered, standing: Standing | None) -> Cause:
+    why = standing.why if standing is not None else "the file could not be read to find it"
+    kind = standing.kind.value if standing is not None else "not found"
+    return Cause(
+        CauseKind.EVIDENCE,
+        source.spec,
+        f"line {remembered.start} {kind}" + (f": {why}" if why else ""),
+        gained=_lines(standing.nearest) if standing is not None else (),
+        lost=_lines(remembered.lines),
+    )
+
+
+def _lines(lines: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(
+        line[:LINE_IN_CAUSE_BYTES_MAX].decode("utf-8", "replace")
+        for line in lines[:NAMES_IN_CAUSE_MAX]
+    )
 
 
 def _difference(source: Source, then: Fingerprint, now: Fingerprint) -> Cause | None:
@@ -120,6 +190,8 @@ def _difference(source: Source, then: Fingerprint, now: Fingerprint) -> Cause | 
     if then == now:
         return None
     if isinstance(then, FilePrint) and isinstance(now, FilePrint):
+        if then.mode == 0 and then.blob == now.blob:
+            return None
         return Cause(CauseKind.EDITED, spec, settled=False)
     if isinstance(then, ListingPrint) and isinstance(now, ListingPrint):
         before, after = set(then.names.split(b"\0")), set(now.names.split(b"\0"))
@@ -138,7 +210,8 @@ def _followed(source: Source, then: Fingerprint, version: Version, look: Look) -
     for old, new in version.moves:
         if old == source.path and source.kind is SourceKind.FILE:
             there = look(Source(SourceKind.FILE, new, source.repository))
-            if isinstance(then, FilePrint) and there == then:
+            is_same = isinstance(then, FilePrint) and isinstance(there, FilePrint)
+            if is_same and _difference(source, then, there) is None:
                 return Cause(CauseKind.MOVED, source.spec, moved_to=path_text(new))
     return None
 

@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NewType
 
+from amend.core.evidence import Remembered
+
 RelPath = NewType("RelPath", bytes)
 """Relative to a worktree's root: no empty, `.` or `..` component; b"": the root."""
 
@@ -46,6 +48,7 @@ class SourceKind(StrEnum):
     ABSENT = "absent"  # rests on the path not existing: "!path"
     LISTING = "listing"  # rests on the names in a directory: "path/"
     GLOB = "glob"  # rests on the names a pattern matches: "src/*.ts"
+    URL = "url"  # rests on a web page, at which amend does not look
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class Source:
     def spec(self) -> str:
         """As it is written in a `files` list; a leading `./` keeps what reads otherwise."""
         text = path_text(self.path)
+        if self.kind is SourceKind.URL:
+            return text
         if self.kind is SourceKind.LISTING:
             text = f"{text}/" if text else "./"
         if self.repository is not None:
@@ -109,7 +114,8 @@ UNKNOWN_CAUSES: Final = frozenset(
 class FilePrint:
     """A file's raw bytes: git's blob hash (SHA-1, 20 bytes), git's mode, size in bytes.
 
-    The hash covers the size; a tree does not tell it, and then it is 0.
+    The hash covers the size; a tree does not tell it, and then it is 0. Mode 0: whatever it was,
+    the bytes alone count.
     """
 
     blob: bytes
@@ -170,8 +176,8 @@ class Cause:
     pointer: str = ""  # invalid: JSON pointer into the document
     commit: Commit | None = None  # committed, deleted by a commit, moved by a commit
     moved_to: str = ""
-    gained: tuple[str, ...] = ()  # appeared: names
-    lost: tuple[str, ...] = ()
+    gained: tuple[str, ...] = ()  # appeared: names; evidence: the nearest lines now
+    lost: tuple[str, ...] = ()  # evidence: the lines that were cited
     verified: bool = False  # expired: all sources still match
     settled: bool = True  # False while git has not been asked yet whether HEAD has the new bytes
 
@@ -189,7 +195,8 @@ class Version:
     """One payload of an entry with the fingerprints of its sources when it was written.
 
     `fingerprints` is parallel to `sources`. `moves` follows renamed sources: old path to new.
-    The payload itself lives in the store under `id`.
+    `evidence`: cited lines of sources, as they were then. The payload itself lives in the store
+    under `id`.
     """
 
     id: int
@@ -198,6 +205,7 @@ class Version:
     ts: datetime | None
     problems: tuple[Problem, ...] = ()
     moves: tuple[tuple[RelPath, RelPath], ...] = ()
+    evidence: tuple[tuple[Source, Remembered], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

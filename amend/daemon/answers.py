@@ -7,12 +7,13 @@ of exactly the entries it speaks of.
 
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final
 
+from amend.core.evidence import Cited, CitedLines, CitedQuote, Remembered, remember
 from amend.core.metrics import Counter, Histogram
 from amend.core.model import (
     CauseKind,
@@ -42,6 +43,7 @@ from amend.edge.serve.limits import Stats
 from amend.errors import NotFound, RequestInvalid, StaleMatch
 from amend.formats import api
 from amend.formats.agent_cache import pattern_payload, summary_and_files, topic_payload
+from amend.formats.contract import document_of as contract_document
 from amend.formats.times import parse_time, rfc3339
 
 # Near misses worth showing to whoever mistyped a key.
@@ -187,21 +189,22 @@ class Answers:
         worktree = self._tending.find(_path(cwd, "cwd"))
         self._tending.drain()
         worktree.cache_file.refresh()
+        worktree.contracts.refresh()
         return worktree
 
     # -- entries ---------------------------------------------------------------------------------
 
     async def lookup(self, request: api.LookupRequest) -> api.LookupAnswer:
-        if request.key is None:
+        if (request.key is None) == (request.endpoint is None):
             raise RequestInvalid(
-                "key is missing; this amend finds entries by key only",
-                hint='send {"cwd": …, "key": …}',
+                "there must be one of key and endpoint; this amend finds entries by no other",
+                hint='send {"cwd": …, "key": …}, or "endpoint": "GET /items/42"',
             )
         worktree = self._worktree(request.cwd)
         kind = Kind(request.kind) if request.kind is not None else None
-        known = worktree.memory.find(request.key, kind)
+        known = self._find(worktree, request, kind)
         judgement = await worktree.memory.answer(known) if known is not None else _MISSING
-        if judgement.verdict is not Verdict.FRESH:
+        if request.key is not None and judgement.verdict is not Verdict.FRESH:
             found = await self._found_beside(worktree, request.key, kind)
             if found is not None:
                 known, judgement = found, await worktree.memory.answer(found)
@@ -217,10 +220,25 @@ class Answers:
         }
         if known is None or judgement.version is None:
             keys = {name.key for name in worktree.memory.names()}
-            answer["candidates"] = get_close_matches(request.key, keys, CANDIDATES_MAX)
+            wanted = request.key or request.endpoint or ""
+            answer["candidates"] = get_close_matches(wanted, keys, CANDIDATES_MAX)
         else:
             answer["entry"] = self._entry(known, judgement.version)
         return answer
+
+    def _find(
+        self, worktree: Worktree, request: api.LookupRequest, kind: Kind | None
+    ) -> Known | None:
+        memory, contracts = worktree.memory, worktree.contracts
+        if request.endpoint is not None:
+            name = contracts.describing(request.endpoint, request.repository)
+        else:
+            assert request.key is not None
+            known = memory.find(request.key, kind) if request.repository is None else None
+            if known is not None or kind not in (None, Kind.CONTRACT):
+                return known
+            name = contracts.named(request.key, request.repository)
+        return memory.known(name) if name is not None else None
 
     async def _found_beside(self, worktree: Worktree, key: str, kind: Kind | None) -> Known | None:
         """An entry that another worktree of the repository has a version of which is true here as
@@ -241,7 +259,10 @@ class Answers:
         if told is None:
             name = known.entry.name
             recorded = self._tending.store.recorded(version.id)
-            summary, files = summary_and_files(name, recorded.payload)
+            files: Sequence[str] = [source.spec for source in version.sources]
+            summary = ""
+            if name.kind is not Kind.CONTRACT:
+                summary, files = summary_and_files(name, recorded.payload)
             told = {
                 "kind": name.kind.value,
                 "key": name.key,
@@ -252,11 +273,14 @@ class Answers:
                 "recorded_in": path_text(recorded.recorded_in),
                 "in_file": False,
             }
+            if name.kind is Kind.CONTRACT:
+                told["document"] = contract_document(recorded.payload)
             if len(recorded.payload) <= TOLD_BYTES_MAX:
                 if len(self._told) >= TOLD_MAX:
                     self._told.clear()
                 self._told[version.id] = told
-        return {**told, "in_file": bool(known.file_digest)}
+        in_file = bool(known.file_digest) or known.entry.name.kind is Kind.CONTRACT
+        return {**told, "in_file": in_file}
 
     def _judged(self, known: Known, judgement: Judgement) -> api.JudgedEntryJson:
         version = judgement.version or known.entry.versions[0]
@@ -319,7 +343,9 @@ class Answers:
             await self._print(worktree, source, spec, request.read_fingerprints or {})
             for source, spec in sources.items()
         ]
-        version = Version(0, tuple(sources), tuple(fingerprints), ts)
+        prints = dict(zip(sources, fingerprints, strict=True))
+        evidence = _evidence(worktree, request.evidence, prints)
+        version = Version(0, tuple(sources), tuple(fingerprints), ts, evidence=evidence)
         payload = (
             topic_payload(request.summary, request.files, ts)
             if name.kind is Kind.TOPIC
@@ -363,6 +389,8 @@ class Answers:
     ) -> None:
         known, worktree = self._known(cwd, kind, key)
         _check_match(known, if_match)
+        if known.entry.name.kind is Kind.CONTRACT:
+            raise RequestInvalid("a contract is a file of its own", hint="delete the file")
         reason = worktree.cache_file.may_write()
         if reason is not None and known.file_digest:
             raise RequestInvalid(
@@ -468,6 +496,47 @@ def _sources(kind: Kind, files: list[str]) -> dict[Source, str]:
         except ValueError as error:
             raise RequestInvalid(f"files/{index}: {spec!a} {error}", hint="see `files`") from None
     return sources
+
+
+def _evidence(
+    worktree: Worktree, cited: list[api.EvidenceRequest], prints: Mapping[Source, Fingerprint]
+) -> tuple[tuple[Source, Remembered], ...]:
+    """The cited lines as they are; none of a file that is not as it was when it was read."""
+    evidence = []
+    for index, each in enumerate(cited):
+        at = f"evidence/{index}"
+        try:
+            source = parse_spec(each.file)
+            lines = _cited(each)
+        except ValueError as error:
+            raise RequestInvalid(f"{at}: {error}", hint="see `evidence`") from None
+        then = prints.get(source)
+        if then is None:
+            raise RequestInvalid(
+                f"{at}/file: {each.file!a} is not one of `files`", hint="name it there, too"
+            )
+        text = worktree.memory.ground.text(source, then) if isinstance(then, FilePrint) else None
+        if text is None:
+            continue
+        try:
+            evidence.append((source, remember(text, lines)))
+        except ValueError as error:
+            raise RequestInvalid(f"{at}: {error}", hint="cite what the file holds now") from None
+    return tuple(evidence)
+
+
+def _cited(each: api.EvidenceRequest) -> Cited:
+    ways = [each.line is not None, each.start is not None or each.end is not None]
+    ways.append(each.quote is not None)
+    if sum(ways) != 1:
+        raise ValueError("must have one of `line`, `start` and `end`, or `quote`")
+    if each.quote is not None:
+        return CitedQuote(each.quote)
+    if each.line is not None:
+        return CitedLines(each.line, each.line)
+    if each.start is None or each.end is None or each.start > each.end:
+        raise ValueError("must have both `start` and `end`, in this order")
+    return CitedLines(each.start, each.end)
 
 
 def _ts(text: str | None) -> datetime:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from amend.core.model import CauseKind, Fingerprint, NoPrint, Source, SourceKind
+from amend.core.model import CauseKind, FilePrint, Fingerprint, NoPrint, Source, SourceKind
 from amend.daemon.siblings import Commit, Sibling, print_in_tree
+from amend.edge.files.beneath import read_file
 from amend.edge.files.look import (
     Look,
+    blob_hash,
     look_at_absence,
     look_at_file,
     look_at_glob,
@@ -23,10 +25,21 @@ from amend.edge.files.look import (
     stat_key,
 )
 from amend.edge.watch.interface import Watch
+from amend.errors import AmendError
 
 # SHA-1 runs at about 1 GB/s, so 1 MiB holds the loop for a millisecond; a larger file is hashed
 # in a worker.
 INLINE_BYTES_MAX: Final = 1 << 20
+
+
+# Cited lines are searched for on the loop, once for each state of the file: 25 ms for this much,
+# which is 3,000 lines of source. Of a larger
+# file any byte counts.
+TEXT_BYTES_MAX: Final = 128 << 10
+
+ON_THE_NETWORK: Final = NoPrint(
+    CauseKind.UNREADABLE, "is on the network, where amend does not look"
+)
 
 
 class NeedsWorker(Exception):
@@ -87,6 +100,8 @@ class Ground:
 
     def look(self, source: Source) -> Fingerprint:
         """What `source` looks like now. `NeedsWorker`: a large file that must be hashed."""
+        if source.kind is SourceKind.URL:
+            return ON_THE_NETWORK
         seen = self._seen.get(source)
         if seen is None:
             seen = Seen(self, source)  # not held: looked at afresh each time
@@ -107,6 +122,17 @@ class Ground:
             if before.stat == stat:
                 return before.fingerprint
         return self._look_again(seen, root)
+
+    def text(self, source: Source, now: FilePrint) -> bytes | None:
+        """The bytes that `now` is the print of; None when they are not at hand, or too many."""
+        where = self.root if source.repository is None else self._where(source.repository)
+        if not isinstance(where, bytes):
+            return None
+        try:
+            data = read_file(where, source.path, bytes_max=TEXT_BYTES_MAX)
+        except (AmendError, OSError):
+            return None
+        return data if blob_hash(data) == now.blob else None
 
     def last(self, source: Source) -> Fingerprint:
         """What `source` looked like when it was last looked at; now, if never."""
@@ -229,7 +255,9 @@ class Ground:
             self._arm(seen, ())
 
     def _watched_root(self, source: Source) -> bytes | None:
-        """None for what stands in a tree of git, or in a sibling that is not known."""
+        """None for what stands in a tree of git, in a sibling that is not known, or nowhere."""
+        if source.kind is SourceKind.URL:
+            return None
         if source.repository is None:
             return self.root
         sibling = self.siblings.get(source.repository)

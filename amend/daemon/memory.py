@@ -10,15 +10,17 @@ its entry is served or its file is written; a state change never awaits in its m
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from amend.core.dependents import Dependents
+from amend.core.evidence import Remembered, Standing, standing
 from amend.core.freshness import (
     Explained,
-    causes_against,
+    compare,
     explain,
     judge,
     paths_of,
@@ -31,6 +33,7 @@ from amend.core.model import (
     CauseKind,
     Entry,
     EntryName,
+    FilePrint,
     Fingerprint,
     Judgement,
     Kind,
@@ -58,6 +61,9 @@ WORKER_ROUNDS_MAX: Final = 64
 # come in between.
 REJUDGED_AT_ONCE: Final = 16
 
+# What became of cited lines in a text; finding out takes a millisecond for 100 KB.
+STOOD_MAX: Final = 1_000
+
 TO_BE_BASED: Final = NoPrint(CauseKind.NO_BASELINE, "older than amend's record; git is being asked")
 SAME_INSTANT: Final = NoPrint(
     CauseKind.NO_BASELINE,
@@ -65,6 +71,20 @@ SAME_INSTANT: Final = NoPrint(
 )
 _NO_MISSING: Final = Judgement(Verdict.MISSING, None)
 _AS_IT_WAS: Final = {verdict.value: Judgement(verdict, None) for verdict in Verdict}
+
+
+# What a hash in a contract stands for, until git has said it.
+_PENDING: Final = re.compile(r"git is being asked what ([0-9a-f]{40,64}) is")
+
+
+def pending(oid: str) -> NoPrint:
+    """Holds the place of what `oid`, a commit or a blob, has at a source."""
+    return NoPrint(CauseKind.NO_BASELINE, f"git is being asked what {oid} is")
+
+
+def pending_oid(look: Fingerprint) -> str | None:
+    match = _PENDING.fullmatch(look.detail) if isinstance(look, NoPrint) else None
+    return match[1] if match is not None else None
 
 
 @dataclass(slots=True)
@@ -104,6 +124,7 @@ class Memory:
         self.root = root
         self.ground = Ground(root, watch, store.shared, inline_bytes_max=inline_bytes_max)
         self.max_age: timedelta | None = None
+        self.is_lenient = True
         self.on_changed: Callable[[], None] = lambda: None  # the cache file may need a write
         self.on_behind: Callable[[], None] = lambda: None  # `catch_up` is due
         self.unsettled: set[EntryName] = set()  # verdicts that git shall explain
@@ -118,6 +139,7 @@ class Memory:
         self._dependents = Dependents()
         self._explained: dict[Source, tuple[Fingerprint, Explained]] = {}
         self._unsaved: dict[EntryName, Known] = {}
+        self._stood: dict[tuple[Remembered, bytes], Standing] = {}
         self._declined: set[EntryName] = set()
         self._outdated: set[EntryName] = set()  # to be judged again by `catch_up`
         self._load(store.entries(repo_id))
@@ -223,10 +245,29 @@ class Memory:
 
     def _judge(self, known: Known, look: Callable[[Source], Fingerprint]) -> Judgement:
         max_age = self.max_age if known.entry.name.kind is Kind.TOPIC else None
-        judgement = judge(known.entry, look, self._now(), max_age)
+        stands = self._stands if self.is_lenient else None
+        judgement = judge(known.entry, look, self._now(), max_age, stands)
         if judgement.verdict is Verdict.FRESH and not judgement.causes:
             return judgement
         return explain(judgement, self._explained, self.ground.last)
+
+    def _stands(self, source: Source, remembered: Remembered, now: FilePrint) -> Standing | None:
+        found = self._stood.get((remembered, now.blob))
+        if found is None:
+            text = self.ground.text(source, now)
+            if text is None:
+                return None
+            if len(self._stood) >= STOOD_MAX:
+                self._stood.clear()
+            found = self._stood[remembered, now.blob] = standing(remembered, text)
+        return found
+
+    def be_lenient(self, is_lenient: bool) -> None:
+        """Whether a file that changed still supports what cites lines of it that stand."""
+        if is_lenient != self.is_lenient:
+            self.is_lenient = is_lenient
+            self._outdated.update(self._known)
+            self.on_behind()
 
     def _take(self, known: Known, judgement: Judgement) -> None:
         """Make `judgement` the known one; publish it when it says something new."""
@@ -262,7 +303,8 @@ class Memory:
         if version is None or version is judgement.version or version.problems:
             return judgement.verdict, judgement.causes
         look = self.ground.last
-        causes = causes_against(known.entry.name.kind, version, look)
+        stands = self._stands if self.is_lenient else None
+        causes = compare(known.entry.name.kind, version, look, stands).causes
         explained = Judgement(verdict_of(causes), version, causes)
         return explained.verdict, explain(explained, self._explained, look).causes
 
@@ -399,12 +441,46 @@ class Memory:
         self.on_changed()
         return known
 
+    # -- learning from contracts -----------------------------------------------------------------
+
+    def learn_contract(
+        self, name: EntryName, payload: bytes, version: Callable[[], Version]
+    ) -> None:
+        """Take in a contract's document; `version` is asked for when its bytes are new."""
+        known = self._known.get(name)
+        digest = payload_digest(payload)
+        if known is not None and known.digests[0] == digest:
+            return
+        with self._store.transaction():
+            known = known or self._remembered(name)
+            if known is None or digest not in known.digests:
+                self._record(name, known, version(), payload, place=Place.STORE, file_digest=b"")
+            else:
+                self._promote(known, digest)
+        self.rejudge((name,))
+        self.settle()
+
+    def forget_contract(self, name: EntryName) -> None:
+        """Its file is gone; the store remembers its versions, should it come back."""
+        known = self._known.get(name)
+        if known is None:
+            return
+        with self._store.transaction():
+            self._remove(known, for_good=False)
+        self._publish(name, known.judgement.verdict, _NO_MISSING)
+
+    def cite(
+        self, name: EntryName, version_id: int, evidence: tuple[tuple[Source, Remembered], ...]
+    ) -> None:
+        """Add what was cited, found out after the version was recorded."""
+        self._revise({name}, lambda v: replace(v, evidence=evidence) if v.id == version_id else v)
+
     async def would_support(self, kind: Kind, version: Version) -> bool:
         """Whether all that a version of another worktree rests on looks the same here, now."""
         if version.problems or not version.sources:
             return False
         looks = {source: await self.ground.look_patiently(source) for source in version.sources}
-        return not causes_against(kind, version, looks.__getitem__)
+        return not compare(kind, version, looks.__getitem__).causes
 
     def adopt(self, name: EntryName, version: Version, recorded: Recorded) -> Known:
         """Take over a version that was recorded in another worktree; only amend has it here."""
@@ -479,7 +555,7 @@ class Memory:
         def filled(version: Version) -> Version:
             _, prints = answers[version.id]
             fingerprints = tuple(
-                prints.get(source, look) if look == TO_BE_BASED else look
+                prints.get(source, look) if _is_open(look) else look
                 for source, look in zip(version.sources, version.fingerprints, strict=True)
             )
             return replace(version, fingerprints=fingerprints)
@@ -635,10 +711,15 @@ class Memory:
 
 def _waits(known: Known) -> bool:
     return any(
-        type(look) is NoPrint and look == TO_BE_BASED
+        type(look) is NoPrint and _is_open(look)
         for version in known.entry.versions
         for look in version.fingerprints
     )
+
+
+def _is_open(look: Fingerprint) -> bool:
+    """Whether git shall say what was there."""
+    return look == TO_BE_BASED or pending_oid(look) is not None
 
 
 def _same(digest: bytes, digests: tuple[bytes, ...]) -> bytes:

@@ -43,7 +43,7 @@ from amend.edge.service import (
 from amend.edge.store import Store
 from amend.edge.watch.watcher import Watcher
 from amend.errors import AmendError, Unavailable
-from amend.formats.config import Config, parse
+from amend.formats.config import Config, EvidenceRule, parse
 
 # Silence is trusted for no longer than this; a little different each time, so that the daemons of
 # a team's machines do not all wake at once.
@@ -192,6 +192,7 @@ class Daemon:
         return Options(
             on_stale=OnStale(policy.on_stale),
             write_tracked=policy.write_tracked,
+            is_lenient=policy.evidence is EvidenceRule.LENIENT,
             retain_dir=os.fsencode(self.state / "displaced"),
         )
 

@@ -51,6 +51,8 @@ SYNC_S: Final = 10.0
 class Options:
     on_stale: OnStale = OnStale.MARK
     write_tracked: bool = False
+    # Whether a file that changed still supports what cites lines of it that stand.
+    is_lenient: bool = True
     # DESIGN section 9: an agent's read-modify-write of the cache is over in a second.
     quiet_s: float = 1.0
     retain_dir: bytes | None = None
@@ -157,6 +159,7 @@ class Tending:
         if self.watch is not None:
             worktree.arm()
         worktree.cache_file.refresh()
+        worktree.contracts.refresh()
         memory.rejudge(memory.unjudged())
         memory.settle()
         if self._loop is not None:
@@ -213,6 +216,7 @@ class Tending:
 
     def _build(self, root: bytes, places: RepositoryPlaces | None, memory: Memory) -> Worktree:
         options = self._options
+        memory.is_lenient = options.is_lenient
         cache_file = CacheFile(
             memory,
             self.store,
@@ -286,6 +290,7 @@ class Tending:
         self._options = options
         for worktree in self.worktrees.values():
             worktree.cache_file.apply_policy(options.on_stale, write_tracked=options.write_tracked)
+            worktree.memory.be_lenient(options.is_lenient)
 
     # -- living ----------------------------------------------------------------------------------
 
@@ -349,6 +354,9 @@ class Tending:
                     key.worktree.cache_file.noticed()
                 elif key.signal is Signal.WORKTREES:
                     self._linked_soon()
+                elif key.signal is Signal.CONTRACTS:
+                    key.worktree.contracts.noticed()
+                    key.worktree.contracts.refresh()
                 else:
                     self._head_touched(key.worktree)
             elif isinstance(key, ConfigKey):
@@ -402,6 +410,7 @@ class Tending:
             self.refresh_linked()
             for worktree in self.worktrees.values():
                 worktree.cache_file.refresh()
+                worktree.contracts.refresh()
                 worktree.refresh_head()
             waiting = bool(self._large) or not all(w.settled for w in self.worktrees.values())
             if not waiting or time.monotonic() > until_s:
@@ -418,6 +427,8 @@ class Tending:
         self.refresh_linked()
         for worktree in list(self.worktrees.values()):
             worktree.cache_file.refresh()
+            worktree.contracts.noticed()
+            worktree.contracts.refresh()
             worktree.refresh_head()
             worktree.memory.ground.forget_looks()
             for name in worktree.memory.names():

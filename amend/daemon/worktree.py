@@ -8,14 +8,24 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
 from amend.core.freshness import Explained
-from amend.core.model import EntryName, Fingerprint, SiblingRule, Source, SourceKind, Verdict
+from amend.core.model import (
+    EntryName,
+    FilePrint,
+    Fingerprint,
+    SiblingRule,
+    Source,
+    SourceKind,
+    Verdict,
+)
+from amend.daemon.by_content import at_hash
 from amend.daemon.cache_file import CacheFile
+from amend.daemon.contracts import Contracts
 from amend.daemon.explain import (
     Question,
     Told,
@@ -25,7 +35,7 @@ from amend.daemon.explain import (
     moves_of,
     with_commits,
 )
-from amend.daemon.memory import TO_BE_BASED, Memory, finish_large
+from amend.daemon.memory import TO_BE_BASED, Memory, finish_large, pending_oid
 from amend.daemon.siblings import Sibling
 from amend.edge.files.look import modified_at_ns
 from amend.edge.git.head import NO_HEAD, HeadState, is_locked, read_head, signal_paths
@@ -35,6 +45,7 @@ from amend.edge.git.run import GitFailed
 from amend.edge.watch.interface import Watch
 from amend.errors import Refused
 from amend.formats.agent_cache import FILE_NAME
+from amend.formats.contract import Reference
 
 # git is asked once the mark has reached whoever listens: its worker would take their turn.
 GIT_AFTER_S: Final = 0.01
@@ -48,6 +59,7 @@ class Signal(Enum):
     CACHE_FILE = "cache file"
     HEAD = "head"
     WORKTREES = "worktrees"
+    CONTRACTS = "contracts"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +96,8 @@ class Worktree:
         self._sibling_states: dict[str, tuple[object, str | None, str | None]] = {}
         self._looking: set[asyncio.Task[None]] = set()
         self._watch = watch
+        self._contracts_key = SignalKey(self, Signal.CONTRACTS)
+        self.contracts = Contracts(memory, watch, self._contracts_key)
         self._head_key = SignalKey(self, Signal.HEAD)
         self._file_key = SignalKey(self, Signal.CACHE_FILE)
         self._worktrees_key = SignalKey(self, Signal.WORKTREES)
@@ -187,6 +201,7 @@ class Worktree:
         """Stop watching anything for it."""
         assert self._watch is not None
         self.memory.ground.drop(list(self.memory.ground.held()))
+        self.contracts.disarm()
         self._watch.unwant(self.root, FILE_NAME, self._file_key)
         if self.places is not None:
             self._watch.unwant_names(self.places.common_dir, b"worktrees", self._worktrees_key)
@@ -256,7 +271,7 @@ class Worktree:
 
     async def ask_git(self) -> None:
         await self.memory.catch_up()
-        head = self.head
+        heads = self._heads()
         outdated: set[EntryName] = set()
         names = (self.memory.unsettled | self.memory.unbased) - self._unanswered
         try:
@@ -266,16 +281,20 @@ class Worktree:
                 tracked = await asyncio.to_thread(is_tracked, self.places, FILE_NAME)
                 self.cache_file.set_tracked(tracked)
             await self._base()
+            await self._resolve()
             outdated = await self._explain()
             self.git_problem = None
         except (GitFailed, Refused) as error:
             self.git_problem = error.message
             if self.cache_file.tracked is None:
                 self.cache_file.set_tracked(True)  # not known, so not written
-        if self.head == head:
-            # git has no more to say of this HEAD; asked again when it moves.
+        if self._heads() == heads:
+            # git has no more to say of these HEADs; asked again when one moves.
             still_open = self.memory.unsettled | self.memory.unbased
             self._unanswered |= (names & still_open) - outdated
+
+    def _heads(self) -> list[HeadState]:
+        return [self.head, *(sibling.head for sibling in self.siblings.values())]
 
     def _git_of(self, repository: str | None) -> tuple[RepositoryPlaces | None, HeadState, bytes]:
         """Whom to ask about a source there: places, what is "now", and the root."""
@@ -308,6 +327,35 @@ class Worktree:
             places, head, _ = self._git_of(repository)
             based = await asyncio.to_thread(base_versions, places, head, asked_there, now)
             self.memory.based({id_: (owners[id_], prints) for id_, prints in based.items()})
+
+    async def _resolve(self) -> None:
+        """What the hashes of contracts stand for: one question for each commit."""
+        owners: dict[int, EntryName] = {}
+        asked: dict[tuple[str | None, str], list[tuple[int, Reference]]] = {}
+        for name in list(self.memory.unbased):
+            known = self.memory.known(name)
+            for version in known.entry.versions if known is not None else ():
+                owners[version.id] = name
+                for source, look in zip(version.sources, version.fingerprints, strict=True):
+                    oid = pending_oid(look)
+                    if oid is not None:
+                        there = asked.setdefault((source.repository, oid), [])
+                        there.append((version.id, Reference(source, oid)))
+        told: dict[int, dict[Source, Fingerprint]] = {}
+        for (repository, oid), references in asked.items():
+            places, _, _ = self._git_of(repository)
+            if places is None:
+                continue  # asked again when it is there
+            wanted = [reference for _, reference in references]
+            prints = await asyncio.to_thread(at_hash, places, oid, wanted)
+            for version_id, reference in references:
+                found = prints[reference]
+                if isinstance(found, FilePrint):
+                    found = replace(found, mode=0)  # a hash in a contract is of bytes alone
+                told.setdefault(version_id, {})[reference.source] = found
+        if told:
+            self.memory.based({id_: (owners[id_], prints) for id_, prints in told.items()})
+            self.contracts.cite({owners[id_] for id_ in told})
 
     async def _look(self, source: Source) -> tuple[Source, Fingerprint, int]:
         ground = self.memory.ground
@@ -375,6 +423,7 @@ class Worktree:
         """Sentences a person can act on."""
         found = [self.cache_file.problem, self.git_problem, self.cache_file.shared.last_error]
         found += [sibling.problem for sibling in self.siblings.values()]
+        found += self.contracts.problems()
         if not os.path.isdir(self.root):
             found.append("the worktree's directory is gone")
         return [problem for problem in found if problem]

@@ -15,13 +15,14 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import orjson
 
+from amend.core.evidence import Remembered, from_json, to_json
 from amend.core.model import (
     ABSENT,
     VERSIONS_MAX,
@@ -470,6 +471,10 @@ def _pack(version: Version) -> bytes:
         document["problems"] = [[p.pointer, p.rule] for p in version.problems]
     if version.moves:
         document["moves"] = [[path_text(old), path_text(new)] for old, new in version.moves]
+    if version.evidence:
+        document["evidence"] = [
+            [_pack_source(source), to_json(remembered)] for source, remembered in version.evidence
+        ]
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -495,7 +500,17 @@ def _unpack(
             (RelPath(path_bytes(old)), RelPath(path_bytes(new)))
             for old, new in document.get("moves", ())
         ),
+        evidence=tuple(_unpack_evidence(document.get("evidence", ()), sources)),
     )
+
+
+def _unpack_evidence(
+    packed: Iterable[Sequence[Any]], sources: Mapping[str, Source]
+) -> Iterator[tuple[Source, Remembered]]:
+    """What an older amend remembered otherwise is left out: then any byte of the file counts."""
+    for source, remembered in packed:
+        with contextlib.suppress(ValueError):
+            yield sources[source], from_json(remembered)
 
 
 def _pack_siblings(rules: Iterable[SiblingRule]) -> str:

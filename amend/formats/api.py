@@ -10,7 +10,7 @@ and verifies the files itself. Both therefore give the same answers.
 """
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Final, Literal, NotRequired, Protocol
+from typing import Annotated, Any, Final, Literal, NotRequired, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -44,6 +44,16 @@ class LookupRequest(Request):
     repository: str | None = None
 
 
+class EvidenceRequest(Request):
+    """Lines of one of `files`: `line`, `start` to `end`, both included, or those of `quote`."""
+
+    file: Spec
+    line: Annotated[int, Field(ge=1)] | None = None
+    start: Annotated[int, Field(ge=1)] | None = None
+    end: Annotated[int, Field(ge=1)] | None = None
+    quote: Annotated[str, Field(min_length=1, max_length=16_000)] | None = None
+
+
 class PutRequest(Request):
     """`ts` defaults to now. `files` are specs as in `.agent-cache.json`; `read_fingerprints` maps a
     spec to the git blob hash (40 hex) it had when it was read."""
@@ -51,6 +61,7 @@ class PutRequest(Request):
     summary: Annotated[str, Field(min_length=1, max_length=4000)]
     files: Annotated[list[Spec], Field(max_length=1000)]
     ts: str | None = None
+    evidence: Annotated[list[EvidenceRequest], Field(max_length=100)] = []
     read_fingerprints: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]] | None = None
 
 
@@ -102,6 +113,7 @@ class EntryJson(TypedDict):
     recorded_at: str
     recorded_in: str  # the worktree root where this version was recorded
     in_file: bool  # present in the cache file now
+    document: NotRequired[dict[str, Any]]  # of a contract: all that its file says
 
 
 class JudgedEntryJson(EntryJson):

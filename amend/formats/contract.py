@@ -424,6 +424,20 @@ def _contract(good: Mapping[str, Any], path: bytes, problems: tuple[Problem, ...
     )
 
 
+def document_of(data: bytes) -> dict[str, Any]:
+    """All that the document says, for whoever asked for it; {} for what is none."""
+    try:
+        document = json.loads(decode(data).removeprefix("\ufeff"))
+    except (ValueError, RecursionError, DocumentInvalid):  # trailing commas, say
+        return {member.key: member.value for member in walk(decode(data)).members}
+    return document if isinstance(document, dict) else {}
+
+
+def name_of(path: bytes) -> EntryName:
+    """Of the contract in the file at `path`, whatever is in it."""
+    return EntryName(Kind.CONTRACT, _place(path)[0])
+
+
 def _lines(part: Mapping[str, Any]) -> tuple[int, int] | None:
     if "start" in part:
         return part["start"], part["end"]

@@ -103,7 +103,7 @@ def test_a_sibling_that_is_missing_is_told_of_and_recovers_by_itself(
     backend.rename(backend.with_name("elsewhere"))
 
     assert verdict(daemon, shop) == ("unknown", ["unreadable"])
-    told = [repo for repo in daemon.get("/v1/repos") if repo["root"] == str(shop)][0]
+    told = next(r for r in daemon.get("/v1/repos") if r["root"] == str(shop))
     assert told["problems"] == [f"sibling backend: {backend} is no directory"]
 
     backend.with_name("elsewhere").rename(backend)

@@ -252,6 +252,11 @@ def _observe_file(
     return _Observed(FilePrint(blob, mode, size_bytes), key, _is_racy(before, racy_since_ns))
 
 
+def blob_hash(data: bytes) -> bytes:
+    """Git's name for these bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).digest()
+
+
 def _blob_hash(fd: int, size_bytes: int) -> bytes:
     """Git's name for the file's bytes. `_Moving` when it does not have `size_bytes` of them."""
     header = b"blob %d\0" % size_bytes
