@@ -2,7 +2,8 @@
 
 What is remembered (`Remembered`): the lines' exact bytes; a digest of everything above and of
 everything below them; on either side the nearest lines that are one of a kind in the text (their
-*neighbour*); a digest of the block they stand in; and how often they stand in such a block.
+*neighbour*); a digest of the block they stand in; and how often the same lines stand in such a
+block, and anywhere in the text.
 
 They stand, in place or moved, only where the bytes are the same, the block is the same, and the
 place is certain. It is certain in three ways:
@@ -12,30 +13,29 @@ place is certain. It is certain in three ways:
 3. a neighbour that was one of a kind, and still is, touches them as it did; or both neighbours
    are there in their order, and the lines stand between them once.
 
-The block is what `nesting` says it is.
+Where two readings are possible they do not stand. So also when fewer identical lines are left in
+such a block than there were (for 3: in the whole text): nobody can tell which of them went.
 
-Guarantees: no place is said to stand that lacks one byte of the cited lines, carriage returns and
-all blanks included. Where two readings are possible the answer is `changed`, so also when fewer
-identical lines are left in such a block than there were: nobody can tell which of them went. What
-stands is what the bytes tell, not who typed them: lines taken out and put back stand. Time is
-linear in the text, and neither Python's nor any other grammar is needed.
+Guarantees: no lines are said to stand where one byte of them is missing, blanks and carriage
+returns included, or where their block (see `nesting`) is another one. A text that is only to be
+had by an edit of the cited lines does not have them standing; lines taken out and put back beside
+a neighbour do. Time is linear in the text.
 
-Does not see that a statement above made the lines unreachable: `drift` is there to say that the
-file changed.
+Does not see what changed beside the lines, as a `return` above them: `drift` says that something
+did.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Any, Final
 
-from amend.core.nesting import Nesting, digest
+from amend.core.nesting import Text, digest
 
 # Source files that people and agents cite lines of are below 1 MiB; what is larger is generated,
-# and searching 4 MiB takes about 0.1 s.
+# and searching 4 MiB took 0.2 to 0.4 s on two busy cores.
 TEXT_BYTES_MAX: Final = 4 << 20
 
 # Five screens: whoever cites more means the file, and a cause carries the lines.
@@ -106,6 +106,7 @@ class Remembered:
     after: bytes
     block: bytes
     twins: int  # how many times the lines stood in such a block, these included
+    copies: int  # and in the whole text
 
 
 class StandingKind(StrEnum):
@@ -141,7 +142,7 @@ def remember(data: bytes, cited: Cited) -> Remembered:
     names none, more than one place, or what could not be found again."""
     if len(data) > TEXT_BYTES_MAX:
         raise ValueError(f"is in a file of more than {TEXT_BYTES_MAX} bytes")
-    text = _Text(data)
+    text = Text(data)
     first, end = _named(text, cited)
     lines = tuple(text.lines[first:end])
     run = _run(lines)
@@ -163,14 +164,24 @@ def remember(data: bytes, cited: Cited) -> Remembered:
         after=_neighbour(text, [after[:n] for n in range(1, NEIGHBOUR_LINES_MAX + 1)]),
         block=block,
         twins=sum(text.block(text.line_at(place), lines) == block for place in places),
+        copies=len(places),
     )
 
 
-def standing(remembered: Remembered, data: bytes) -> Standing:
-    """What became of the remembered lines in `data`, the file's present bytes."""
+def standings(evidence: Sequence[Remembered], data: bytes) -> tuple[Standing, ...]:
+    """What became of each in `data`, the file's present bytes. No evidence says nothing of the
+    file: `all` of an empty answer is no reason to trust it."""
     if len(data) > TEXT_BYTES_MAX:
-        return Standing(StandingKind.CHANGED, why=WHY_TOO_LARGE)
-    text = _Text(data)
+        return (Standing(StandingKind.CHANGED, why=WHY_TOO_LARGE),) * len(evidence)
+    text = Text(data)
+    return tuple(_standing(remembered, text) for remembered in evidence)
+
+
+def standing(remembered: Remembered, data: bytes) -> Standing:
+    return standings((remembered,), data)[0]
+
+
+def _standing(remembered: Remembered, text: Text) -> Standing:
     place = _certain_place(remembered, text)
     if place is None:
         return _nearest(remembered, text)
@@ -191,6 +202,7 @@ def to_json(remembered: Remembered) -> dict[str, Any]:
         "after": remembered.after.decode("latin-1"),
         "block": remembered.block.hex(),
         "twins": remembered.twins,
+        "copies": remembered.copies,
     }
 
 
@@ -206,16 +218,18 @@ def from_json(value: Any) -> Remembered:
             after=value["after"].encode("latin-1"),
             block=bytes.fromhex(value["block"]),
             twins=value["twins"],
+            copies=value["copies"],
         )
     except (TypeError, KeyError, IndexError, AttributeError):
         raise ValueError("is no remembered evidence") from None
-    numbers = (remembered.start, remembered.twins, remembered.above.size, remembered.below.size)
+    counts = (remembered.start, remembered.twins, remembered.copies)
+    numbers = (*counts, remembered.above.size, remembered.below.size)
     if any(type(number) is not int for number in numbers) or to_json(remembered) != value:
         raise ValueError("is no remembered evidence")
     return remembered
 
 
-def _named(text: "_Text", cited: Cited) -> tuple[int, int]:
+def _named(text: Text, cited: Cited) -> tuple[int, int]:
     """The half-open range of lines, counted from 0."""
     if isinstance(cited, CitedLines):
         if not 1 <= cited.start <= cited.end:
@@ -249,7 +263,7 @@ def _stretch(data: bytes) -> Stretch:
     return Stretch(len(data), digest(data))
 
 
-def _neighbour(text: "_Text", nearest: Sequence[Sequence[bytes]]) -> bytes:
+def _neighbour(text: Text, nearest: Sequence[Sequence[bytes]]) -> bytes:
     for lines in nearest:
         run = _run(lines)
         if len(run) > NEIGHBOUR_BYTES_MAX:
@@ -259,62 +273,66 @@ def _neighbour(text: "_Text", nearest: Sequence[Sequence[bytes]]) -> bytes:
     return b""
 
 
-def _certain_place(remembered: Remembered, text: "_Text") -> int | None:
+def _certain_place(remembered: Remembered, text: Text) -> int | None:
     run = _run(remembered.lines)
-    if not _enough_twins(remembered, text, run):
+    copies = list(islice(text.places(run), TWINS_MAX))
+    if not _enough_twins(remembered, text, copies):
         return None
     in_place = _below_all(remembered, text)
-    if in_place is not None and text.stands_at(in_place, run):
+    if in_place in copies:
         return in_place  # what makes up the block is above, and as it was
     places = set()
     all_below = _above_all(remembered, text)
     if all_below is not None:
         places.add(all_below - len(run))
+    if len(copies) >= remembered.copies:
+        places |= _beside_neighbours(remembered, text, len(run))
+    certain = [
+        place
+        for place in places.intersection(copies)
+        if text.block(text.line_at(place), remembered.lines) == remembered.block
+    ]
+    return certain[0] if len(certain) == 1 else None
+
+
+def _enough_twins(remembered: Remembered, text: Text, copies: Sequence[int]) -> bool:
+    if remembered.twins == 1 or len(copies) < remembered.twins:
+        return len(copies) >= remembered.twins
+    blocks = (text.block(text.line_at(place), remembered.lines) for place in copies)
+    return sum(block == remembered.block for block in blocks) >= remembered.twins
+
+
+def _beside_neighbours(remembered: Remembered, text: Text, size: int) -> set[int]:
+    """Where the lines, `size` bytes, touch a neighbour as they did, or are alone between both."""
+    places = set()
     before, after = text.only_place(remembered.before), text.only_place(remembered.after)
     behind = None if before is None else before + len(remembered.before)
     if behind is not None:
         places.add(behind)
     if after is not None:
-        places.add(after - len(run))
+        places.add(after - size)
     if behind is not None and after is not None:
-        between = list(islice(text.places(run, behind, after), 2))
+        between = list(islice(text.places(_run(remembered.lines), behind, after), 2))
         if len(between) == 1:
             places.add(between[0])
-    certain = [
-        place
-        for place in places
-        if text.stands_at(place, run)
-        and text.block(text.line_at(place), remembered.lines) == remembered.block
-    ]
-    return certain[0] if len(certain) == 1 else None
+    return places
 
 
-def _enough_twins(remembered: Remembered, text: "_Text", run: bytes) -> bool:
-    if remembered.twins == 1:
-        return True
-    twins = 0
-    for place in islice(text.places(run), TWINS_MAX):
-        twins += text.block(text.line_at(place), remembered.lines) == remembered.block
-        if twins == remembered.twins:
-            return True
-    return False
-
-
-def _below_all(remembered: Remembered, text: "_Text") -> int | None:
+def _below_all(remembered: Remembered, text: Text) -> int | None:
     """The place right below everything that was above, if all that is as it was."""
     size = remembered.above.size
     intact = digest(text.padded[1 : 1 + size]) == remembered.above.digest
     return size if intact else None
 
 
-def _above_all(remembered: Remembered, text: "_Text") -> int | None:
+def _above_all(remembered: Remembered, text: Text) -> int | None:
     """The place right above everything that was below, if all that is as it was."""
     at = len(text.padded) - 1 - remembered.below.size
     intact = at >= 0 and digest(text.padded[at + 1 :]) == remembered.below.digest
     return at if intact and text.padded[at : at + 1] == b"\n" else None
 
 
-def _nearest(remembered: Remembered, text: "_Text") -> Standing:
+def _nearest(remembered: Remembered, text: Text) -> Standing:
     """What is nearest to lines that do not stand: the same lines in other surroundings, or where
     they were the line that shares the most words with them."""
     lines = remembered.lines
@@ -342,7 +360,7 @@ def _nearest(remembered: Remembered, text: "_Text") -> Standing:
     return Standing(StandingKind.GONE)
 
 
-def _region(remembered: Remembered, text: "_Text") -> tuple[int, int, bool]:
+def _region(remembered: Remembered, text: Text) -> tuple[int, int, bool]:
     """The half-open range of lines to look for what became of the cited ones, and whether it is
     sure to be there."""
     before, after = text.only_place(remembered.before), text.only_place(remembered.after)
@@ -359,51 +377,7 @@ def _region(remembered: Remembered, text: "_Text") -> tuple[int, int, bool]:
     return first, min(first + NEAR_LINES_MAX, len(text.lines)), False
 
 
-def _changed(remembered: Remembered, text: "_Text", at: int, why: str) -> Standing:
+def _changed(remembered: Remembered, text: Text, at: int, why: str) -> Standing:
     lines = text.lines[at : at + len(remembered.lines)]
     shown = tuple(line[:SHOWN_BYTES_MAX] for line in lines)
     return Standing(StandingKind.CHANGED, at + 1, at + len(lines), shown, why)
-
-
-class _Text:
-    """A text as lines, and what each of them stands under.
-
-    A *place* is before a line: the offset, in `padded`, of the line end before it. Lines are
-    counted from 0 here. The last one needs no end.
-    """
-
-    __slots__ = ("_nesting", "_places", "lines", "padded")
-
-    def __init__(self, data: bytes) -> None:
-        self.padded = b"\n" + data
-        if not self.padded.endswith(b"\n"):
-            self.padded += b"\n"
-        self.lines = self.padded[1:].split(b"\n")[:-1]
-        self._places = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
-        self._nesting: Nesting | None = None
-
-    def line_at(self, place: int) -> int:
-        return bisect_left(self._places, place)
-
-    def places(self, run: bytes, low: int = 0, high: int | None = None) -> Iterator[int]:
-        """Where `run`, whole lines, stands from the place `low` to `high`."""
-        end = len(self.padded) if high is None else high + 1
-        at = self.padded.find(b"\n" + run, low, end)
-        while at >= 0:
-            yield at
-            at = self.padded.find(b"\n" + run, at + 1, end)
-
-    def only_place(self, run: bytes) -> int | None:
-        """Where `run` stands, if it is one of a kind; None for b""."""
-        found = list(islice(self.places(run), 2)) if run else []
-        return found[0] if len(found) == 1 else None
-
-    def stands_at(self, place: int, run: bytes) -> bool:
-        return place >= 0 and self.padded.startswith(b"\n" + run, place)
-
-    def block(self, at: int, lines: Sequence[bytes]) -> bytes:
-        """A digest of what `lines`, which stand at line `at`, stand under."""
-        if self._nesting is None:
-            self._nesting = Nesting(self.lines)
-        filled = next((n for n, line in enumerate(lines) if line.strip()), 0)
-        return self._nesting.block(at + filled)

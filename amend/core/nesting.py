@@ -12,8 +12,9 @@ no grammar it errs, but for the same lines in the same way.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import accumulate, islice
 from typing import Final
 
 # A signature or a chain of branches that goes on for longer is cut; a guess.
@@ -36,11 +37,11 @@ _SECTION: Final = re.compile(rb"\[{1,2}[^\w\[\]]*+\w[^\[\]]*+\]{1,2}\s*+")
 # characters begins none, which also keeps the search linear.
 _BRACKETS: Final = re.compile(rb"\"(?:\\.|[^\"\\]){0,200}+\"|'(?:\\.|[^'\\]){0,200}+'|[()\[\]{}]")
 
-# `/*` counts behind a blank only, because `src/*.ts` is a path; `# if` is a comment more often
-# than a condition.
+# `/*` counts at the start of a word only, because `src/*.ts` is a path; `# if` is more often a
+# comment than a condition.
 _FENCES: Final = re.compile(
-    rb"(?:^|(?<=\s))(?:/\*|<!--)|\*/|-->|\"\"\"|'''"
-    rb"|^[ \t]*#(?:if|ifdef|ifndef|elif|else|endif)\b.*"
+    rb"/\*(?<![^\s;,(){]/\*)|\*/|<!--(?<![^\s;,(){]<!--)|-->|\"\"\"|'''"
+    rb"|#(?:if|ifdef|ifndef|elif|else|endif)\b"
 )
 
 
@@ -49,7 +50,48 @@ def digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-class Nesting:
+class Text:
+    """A text as lines, and what each of them stands under.
+
+    A *place* is before a line: the offset, in `padded`, of the line end before it. Lines are
+    counted from 0 here. The last one needs no end.
+    """
+
+    __slots__ = ("_nesting", "_places", "lines", "padded")
+
+    def __init__(self, data: bytes) -> None:
+        self.padded = b"\n" + data
+        if not self.padded.endswith(b"\n"):
+            self.padded += b"\n"
+        self.lines = self.padded[1:].split(b"\n")[:-1]
+        self._places = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+        self._nesting: _Nesting | None = None
+
+    def line_at(self, place: int) -> int:
+        return bisect_left(self._places, place)
+
+    def places(self, run: bytes, low: int = 0, high: int | None = None) -> Iterator[int]:
+        """Where `run`, whole lines, stands from the place `low` to `high`."""
+        end = len(self.padded) if high is None else high + 1
+        at = self.padded.find(b"\n" + run, low, end)
+        while at >= 0:
+            yield at
+            at = self.padded.find(b"\n" + run, at + 1, end)
+
+    def only_place(self, run: bytes) -> int | None:
+        """Where `run` stands, if it is one of a kind; None for b""."""
+        found = list(islice(self.places(run), 2)) if run else []
+        return found[0] if len(found) == 1 else None
+
+    def block(self, at: int, lines: Sequence[bytes]) -> bytes:
+        """A digest of what `lines`, which stand at line `at`, stand under."""
+        if self._nesting is None:
+            self._nesting = _Nesting(self.lines)
+        filled = next((n for n, line in enumerate(lines) if line.strip()), 0)
+        return self._nesting.block(at + filled)
+
+
+class _Nesting:
     """The blocks of a text's lines. Lines have no line ends and are counted from 0.
 
     `_parents`: the nearest line above that is indented less; `_siblings`: the nearest that is
@@ -167,17 +209,19 @@ def _fences(lines: Sequence[bytes]) -> list[bytes]:
     for line in lines:
         states.append(state)
         tokens = _FENCES.findall(line)
-        for word in map(bytes.strip, tokens):
-            if word in odd:
-                odd[word] = not odd[word]
-            elif not word.startswith(b"#"):
-                comment = word if word in (b"/*", b"<!--") else b""
-            elif word.startswith(b"#if"):
-                conditions.append(digest(conditions[-1] + word))
+        for token in tokens:
+            if token in odd:
+                odd[token] = not odd[token]
+            elif not token.startswith(b"#"):
+                comment = token if token in (b"/*", b"<!--") else b""
+            elif not line.lstrip().startswith(token):
+                continue
+            elif token.startswith(b"#if"):
+                conditions.append(digest(conditions[-1] + line))
             elif len(conditions) > 1:
                 inner = conditions.pop()
-                if not word.startswith(b"#endif"):
-                    conditions.append(digest(inner + word))
+                if token != b"#endif":
+                    conditions.append(digest(inner + line))
         if tokens:
             state = comment + bytes(odd.values()) + conditions[-1]
     return states
