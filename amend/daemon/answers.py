@@ -5,6 +5,7 @@ answer about freshness first drains the watch and re-reads the cache file, then 
 of exactly the entries it speaks of.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -37,7 +38,7 @@ from amend.daemon.changes import cause_json
 from amend.daemon.figures import prometheus_text, rss_bytes
 from amend.daemon.memory import Known
 from amend.daemon.siblings import Sibling
-from amend.daemon.tending import Tending
+from amend.daemon.tending import Tending, vet
 from amend.daemon.worktree import Worktree
 from amend.edge.serve.limits import Stats
 from amend.errors import NotFound, RequestInvalid, StaleMatch
@@ -178,7 +179,9 @@ class Answers:
             SiblingRule(each.name, _path(each.path, "path"), each.track)
             for each in request.siblings
         ]
-        return self._repo(self._tending.add(_path(request.root, "root"), siblings=siblings))
+        root = _path(request.root, "root")
+        await asyncio.to_thread(vet, root)
+        return self._repo(self._tending.add(root, siblings=siblings, is_verified=True))
 
     async def remove_repo(self, repo_id: str) -> None:
         self._tending.remove(repo_id)

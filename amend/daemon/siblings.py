@@ -24,7 +24,7 @@ from amend.core.model import (
     SourceKind,
 )
 from amend.edge.files.look import stat_key
-from amend.edge.git.head import NO_HEAD, HeadState, read_head, read_ref
+from amend.edge.git.head import NO_HEAD, HeadState, needs_git, read_head, read_ref
 from amend.edge.git.history import entries_at
 from amend.edge.git.places import RepositoryPlaces, discover
 from amend.edge.git.run import GitFailed
@@ -87,8 +87,8 @@ class Sibling:
 
     def refresh_head(self) -> None:
         """Read what is "now" of its history."""
-        if self.places is None:
-            self.head = NO_HEAD
+        if self.places is None or needs_git(self.places):
+            self.head = NO_HEAD  # nothing here starts git
         elif self.rule.track.startswith("ref:"):
             self.head = read_ref(self.places, self.rule.track.removeprefix("ref:"))
         else:

@@ -106,13 +106,14 @@ class Tending:
         siblings: Iterable[SiblingRule] = (),
         configured: Iterable[SiblingRule] | None = None,
         is_linked: bool = False,
+        is_verified: bool = False,
     ) -> Worktree:
         """Tend the repository at `root`: its worktree, or the directory itself where git has none.
 
         `siblings` join those that were added before and are remembered; `configured` ones are what
         the configuration says now, and win. One that `is_linked` is tended for as long as another
-        worktree of its repository is registered. Raises `NotFound`, or `Refused` for what is not
-        yours.
+        worktree of its repository is registered. Not `is_verified`: git is asked whether it agrees,
+        for up to its time limit. Raises `NotFound`, or `Refused` for what is not yours.
         """
         if not os.path.isdir(root):
             raise NotFound(
@@ -127,7 +128,7 @@ class Tending:
         if configured is not None:
             self._configured[real] = tuple(configured)
         known = self._by_root.get(real)
-        if known is None and places is not None:
+        if known is None and places is not None and not is_verified:
             verify(places)
         id_ = worktree_id(places, real)
         before = next((row.siblings for row in self.store.repos() if row.id == id_), ())
@@ -186,7 +187,8 @@ class Tending:
         complete = all(each.root is not None for each in found)
         for root in roots - self._by_root.keys() - self._declined:
             try:
-                self._linked.add(self.add(root, is_linked=True).id)
+                # No question to git on the loop: only its own files name such a root.
+                self._linked.add(self.add(root, is_linked=True, is_verified=True).id)
             except (AmendError, OSError):
                 complete = False
         return complete
@@ -451,6 +453,13 @@ class Tending:
             worktree.stop()
         if self.watch is not None:
             self.watch.close()
+
+
+def vet(root: bytes) -> None:
+    """Ask git whether the repository at `root` is what its files say; `add` says the rest."""
+    places = discover(root)
+    if places is not None:
+        verify(places)
 
 
 def nearest_root(path: bytes, roots: Container[bytes]) -> bytes | None:

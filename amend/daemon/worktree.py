@@ -38,7 +38,14 @@ from amend.daemon.explain import (
 from amend.daemon.memory import TO_BE_BASED, Memory, finish_large, pending_oid
 from amend.daemon.siblings import Sibling
 from amend.edge.files.look import modified_at_ns
-from amend.edge.git.head import NO_HEAD, HeadState, is_locked, read_head, signal_paths
+from amend.edge.git.head import (
+    NO_HEAD,
+    HeadState,
+    is_locked,
+    needs_git,
+    read_head,
+    signal_paths,
+)
 from amend.edge.git.history import is_tracked
 from amend.edge.git.places import RepositoryPlaces
 from amend.edge.git.run import GitFailed
@@ -90,7 +97,14 @@ class Worktree:
         self.places = places
         self.memory = memory
         self.cache_file = cache_file
-        self.head = read_head(places) if places is not None else NO_HEAD
+        self.head = NO_HEAD
+        self._slow_key = b""  # see `needs_git`
+        self._is_head_due = False
+        if places is not None:
+            self._slow_key = needs_git(places)
+            self._is_head_due = bool(self._slow_key)
+            if not self._slow_key:
+                self.head = read_head(places)
         self.git_problem: str | None = None
         self.siblings: dict[str, Sibling] = {}
         self._sibling_states: dict[str, tuple[object, str | None, str | None]] = {}
@@ -146,8 +160,21 @@ class Worktree:
     def refresh_head(self) -> None:
         """Look at what is checked out, here and in siblings; if that changed, what git said before
         is void."""
-        head = read_head(self.places) if self.places is not None else NO_HEAD
         moved = self._refresh_siblings()
+        if self.places is None:
+            self._head_is(NO_HEAD, moved)
+            return
+        key = needs_git(self.places)
+        if not key:
+            self._head_is(read_head(self.places), moved)
+        elif key != self._slow_key:
+            self._slow_key, self._is_head_due = key, True
+            self._wake.set()
+        elif moved:
+            self._head_is(self.head, moved)
+
+    def _head_is(self, head: HeadState, moved: bool) -> None:
+        """`moved`: a sibling's has."""
         if (head.symref, head.oid) != (self.head.symref, self.head.oid):
             self._tracked_asked = False
             moved = True
@@ -224,6 +251,7 @@ class Worktree:
     def _has_questions(self) -> bool:
         return (
             not self._tracked_asked
+            or self._is_head_due
             or self.memory.is_behind
             or not self.memory.unsettled <= self._unanswered
             or not self.memory.unbased <= self._unanswered
@@ -270,6 +298,10 @@ class Worktree:
         return self.places is not None and is_locked(self.places)
 
     async def ask_git(self) -> None:
+        if self._is_head_due:
+            self._is_head_due = False
+            assert self.places is not None
+            self._head_is(await asyncio.to_thread(read_head, self.places), moved=False)
         await self.memory.catch_up()
         heads = self._heads()
         outdated: set[EntryName] = set()
@@ -394,6 +426,8 @@ class Worktree:
         asked_by: Mapping[Source, list[tuple[EntryName, int]]],
     ) -> None:
         places, head, root = self._git_of(repository)
+        if repository is not None and places is not None and needs_git(places):
+            return  # a sibling's reftable is not read; why it changed stays open
         if places is None:
             edited = Explained(committed=False)
             await self._take(repository, head, {q.source: (q.now, edited) for q in asked})

@@ -201,9 +201,6 @@ def test_a_git_that_hangs_costs_its_repository_its_answers_and_no_other(
     assert neighbour.slowest_s < STALL_S
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Tending.add verifies on the loop: nobody is answered while git hangs"
-)
 def test_adding_a_repository_whose_git_hangs_keeps_nobody_waiting(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -220,9 +217,6 @@ def test_adding_a_repository_whose_git_hangs_keeps_nobody_waiting(
     assert neighbour.slowest_s < limit_s - 0.5
 
 
-@pytest.mark.xfail(
-    strict=True, reason="read_head asks git on the loop where HEAD looks like a reftable's"
-)
 def test_a_head_that_git_has_to_read_and_hangs_over_keeps_nobody_waiting(
     repository: Repository, tmp_path: Path
 ) -> None:

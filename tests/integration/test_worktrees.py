@@ -110,9 +110,7 @@ def test_a_finding_serves_another_worktree_and_says_where_it_was_made(
     assert daemon.lookup(beside, "auth")["verdict"] == "stale"
 
 
-def test_a_worktree_is_served_by_the_version_that_is_true_there(
-    daemon: Daemon, repo: Path
-) -> None:
+def test_a_worktree_is_served_by_the_version_that_is_true_there(daemon: Daemon, repo: Path) -> None:
     git(repo, "switch", "-qc", "other")
     (repo / "a.py").write_text("on the other branch\n")
     git(repo, "commit", "-qam", "other")

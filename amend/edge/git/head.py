@@ -94,8 +94,31 @@ def read_ref(places: RepositoryPlaces, name: str) -> HeadState:
 
 
 def is_reftable(places: RepositoryPlaces) -> bool:
-    """Whether `read_head` has to start git, and so belongs into a worker thread."""
+    """Whether git keeps the refs as a reftable, which only git reads."""
     return _head_text(places).strip() == _REFTABLE_HEAD
+
+
+def needs_git(places: RepositoryPlaces) -> bytes:
+    """b"" where `read_head` reads files alone. Else it has to start git, and so belongs into a
+    worker thread: then something that differs whenever the answer may."""
+    packed = places.common_dir + b"/packed-refs"
+    if not is_reftable(places):
+        try:
+            if os.stat(packed).st_size <= _PACKED_BYTES_MAX:
+                return b""
+        except OSError:
+            return b""
+    names = [places.git_dir + b"/HEAD", places.git_dir + b"/reftable/tables.list"]
+    names += [packed, places.common_dir + b"/reftable/tables.list"]
+    return b"|".join(map(_stamp, names))
+
+
+def _stamp(path: bytes) -> bytes:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return b"-"
+    return b"%d %d %d %d" % (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def is_locked(places: RepositoryPlaces) -> bool:
