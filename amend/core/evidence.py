@@ -168,20 +168,11 @@ def remember(data: bytes, cited: Cited) -> Remembered:
     )
 
 
-def standings(evidence: Sequence[Remembered], data: bytes) -> tuple[Standing, ...]:
-    """What became of each in `data`, the file's present bytes. No evidence says nothing of the
-    file: `all` of an empty answer is no reason to trust it."""
-    if len(data) > TEXT_BYTES_MAX:
-        return (Standing(StandingKind.CHANGED, why=WHY_TOO_LARGE),) * len(evidence)
-    text = Text(data)
-    return tuple(_standing(remembered, text) for remembered in evidence)
-
-
 def standing(remembered: Remembered, data: bytes) -> Standing:
-    return standings((remembered,), data)[0]
-
-
-def _standing(remembered: Remembered, text: Text) -> Standing:
+    """What became of the remembered lines in `data`, the file's present bytes."""
+    if len(data) > TEXT_BYTES_MAX:
+        return Standing(StandingKind.CHANGED, why=WHY_TOO_LARGE)
+    text = Text(data)
     place = _certain_place(remembered, text)
     if place is None:
         return _nearest(remembered, text)

@@ -28,7 +28,6 @@ from amend.core.evidence import (
     from_json,
     remember,
     standing,
-    standings,
     to_json,
 )
 
@@ -238,15 +237,6 @@ def test_lines_that_were_taken_out_are_gone() -> None:
     assert after(ROUTES, cited_line(ROUTES, SHAPE), without) == Standing(GONE)
     assert after(ROUTES, cited_line(ROUTES, SHAPE), b"") == Standing(GONE)
     assert after(ROUTES, cited_line(ROUTES, SHAPE), b"something else\n") == Standing(GONE)
-
-
-def test_each_piece_of_evidence_is_judged_for_itself() -> None:
-    evidence = [remember(ROUTES, line(number)) for number in (1, 9, 14)]
-
-    found = standings(evidence, ROUTES.replace(b"name", b"title"))
-
-    assert [each.kind for each in found] == [UNCHANGED, CHANGED, UNCHANGED]
-    assert standings([], ROUTES) == ()
 
 
 def test_line_ends_are_bytes_of_the_line() -> None:
