@@ -218,7 +218,7 @@ def _told(
         assert places is not None, "nothing can differ where nothing can be looked at"
         try:
             if sibling.is_worktree:
-                found = at_head(places, sibling.head, questions)
+                found = at_head(places, sibling.head, sibling.root, questions)
                 moves |= moves_of(places, sibling.head, sibling.root, questions)
             else:
                 found = {q.source: (q.now, Explained(committed=True)) for q in questions}

@@ -173,8 +173,13 @@ class Contracts:
 
     def _evidence(
         self, cited: Iterable[Citation], prints: Mapping[Source, Fingerprint]
-    ) -> Iterable[tuple[Source, Remembered]]:
-        """What is cited of files that are as the contract says; no other text is at hand."""
+    ) -> list[tuple[Source, Remembered]]:
+        """What is cited of files that are as the contract says; no other text is at hand.
+
+        Of a file with a citation that cannot be remembered, nothing is: any byte of it counts.
+        """
+        evidence: list[tuple[Source, Remembered]] = []
+        refused: set[Source] = set()
         for each in cited:
             then = prints.get(each.source)
             if not isinstance(then, FilePrint):
@@ -184,11 +189,14 @@ class Contracts:
                 continue
             lines = CitedLines(*each.lines) if each.lines is not None else None
             try:
-                yield each.source, remember(text, lines or CitedQuote(each.quote or ""))
+                remembered = remember(text, lines or CitedQuote(each.quote or ""))
+                evidence.append((each.source, remembered))
             except ValueError as error:
-                self._problems.setdefault(
-                    b"", f"evidence of {each.source.spec} cannot be found again: {error}"
+                refused.add(each.source)
+                self._problems[each.source.path] = (
+                    f"evidence of {each.source.spec} cannot be found again: {error}"
                 )
+        return [(source, remembered) for source, remembered in evidence if source not in refused]
 
     def cite(self, names: Iterable[EntryName]) -> None:
         """Remember the evidence of contracts of which git has just said what they rest on."""

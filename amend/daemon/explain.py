@@ -26,18 +26,20 @@ from amend.core.model import (
     Source,
     SourceKind,
 )
-from amend.edge.files.beneath import list_names
-from amend.edge.files.look import look_at_file
+from amend.edge.files.beneath import list_names, read_file
+from amend.edge.files.look import HASH_BYTES_MAX, blob_hash, look_at_file
 from amend.edge.git.head import HeadState
 from amend.edge.git.history import (
     AsOf,
     Baseline,
+    TreeEntry,
     baselines,
     entries_at,
     find_moves,
     last_commits,
 )
 from amend.edge.git.places import RepositoryPlaces
+from amend.errors import AmendError
 
 # A print that no file has: the source is known to have changed since the entry was written, and
 # what it was then is not known.
@@ -66,8 +68,10 @@ Told = dict[Source, tuple[Fingerprint, Explained]]
 """What git said of each source, and of which look. A source that is not in it is not settled."""
 
 
-def at_head(places: RepositoryPlaces, head: HeadState, questions: Sequence[Question]) -> Told:
-    """Which of these states HEAD has; one cheap command."""
+def at_head(
+    places: RepositoryPlaces, head: HeadState, root: bytes, questions: Sequence[Question]
+) -> Told:
+    """Which of these states HEAD has; one cheap command. `root`: where the files are."""
     if head.oid is None:  # nothing was ever committed, so nothing of this is
         return {q.source: (q.now, Explained(committed=False)) for q in questions}
     told: Told = {}
@@ -77,11 +81,29 @@ def at_head(places: RepositoryPlaces, head: HeadState, questions: Sequence[Quest
         if entry is not None and entry.blob is None:
             continue  # hashes of another kind: nothing can be compared
         if isinstance(now, FilePrint):
-            committed = entry is not None and entry.blob == now.blob
+            committed = entry is not None and _is_checked_out(entry, now, root, question.source)
         else:
             committed = entry is None
         told[question.source] = (now, Explained(committed=committed))
     return told
+
+
+def _is_checked_out(entry: TreeEntry, now: FilePrint, root: bytes, source: Source) -> bool:
+    """Whether the file is the one of HEAD, also where git wrote CRLF for LF at the checkout."""
+    if entry.mode != now.mode:
+        return False
+    return entry.blob in (now.blob, _lf_blob(root, source.path, now.blob))
+
+
+def _lf_blob(root: bytes, path: bytes, blob: bytes) -> bytes | None:
+    """The blob of the file with LF for CRLF; None where it has none, or is no longer `blob`."""
+    try:
+        data = read_file(root, path, bytes_max=HASH_BYTES_MAX)
+    except (AmendError, OSError):
+        return None
+    if b"\r\n" not in data or blob_hash(data) != blob:
+        return None
+    return blob_hash(data.replace(b"\r\n", b"\n"))
 
 
 def with_commits(places: RepositoryPlaces, head: HeadState, told: Told) -> Told:
@@ -125,7 +147,11 @@ def _blob_of(root: bytes, path: bytes) -> bytes | None:
 
 
 def base_versions(
-    places: RepositoryPlaces | None, head: HeadState, versions: Sequence[Unbased], now: datetime
+    places: RepositoryPlaces | None,
+    head: HeadState,
+    root: bytes,
+    versions: Sequence[Unbased],
+    now: datetime,
 ) -> dict[int, dict[Source, Fingerprint]]:
     """For each version the fingerprints that time and history give its sources."""
     blobs: dict[bytes, bytes] = {
@@ -141,6 +167,10 @@ def base_versions(
     history: Sequence[Mapping[bytes, Baseline]] = [{} for _ in versions]
     if places is not None and blobs:
         history = baselines(places, head, blobs, asked, now)
+        differing = {p for told in history for p, b in told.items() if b is Baseline.MODIFIED}
+        lf_blobs = {p: lf for p in differing if (lf := _lf_blob(root, p, blobs[p])) is not None}
+        if lf_blobs:
+            history = baselines(places, head, blobs, asked, now, lf_blobs=lf_blobs)
     return {
         version.version_id: {
             source: _based(

@@ -26,7 +26,7 @@ from amend.core.model import (
 from amend.edge.files.look import stat_key
 from amend.edge.git.head import NO_HEAD, HeadState, needs_git, read_head, read_ref
 from amend.edge.git.history import entries_at
-from amend.edge.git.places import RepositoryPlaces, discover
+from amend.edge.git.places import RepositoryPlaces, discover, discover_bare
 from amend.edge.git.run import GitFailed
 from amend.errors import Refused
 
@@ -61,18 +61,21 @@ class Sibling:
         return self.rule.track == "worktree"
 
     def look(self) -> None:
-        """Find out whether it is there; one stat where nothing has changed."""
-        key = stat_key(self.root, b".git")
+        """Find out whether it is there; two stats where nothing has changed."""
+        key = stat_key(self.root, b".git") + stat_key(self.root, b"HEAD")
         if key == self._key:
             return
         self._key = key
         self.places, self.problem = None, None
         try:
-            places = discover(self.root)
+            bare = discover_bare(self.root)
+            places = bare or discover(self.root)
         except Refused as error:
             self.problem = self._said(error.message)
             return
-        if places is not None and places.root == self.root:
+        if bare is not None and self.is_worktree:
+            self.problem = self._said("is a bare repository without files: track head or a ref")
+        elif places is not None and places.root == self.root:
             self.places = places
             self.refresh_head()
         elif not os.path.isdir(self.root):

@@ -24,7 +24,7 @@ from amend.daemon.worktree import Signal, SignalKey, Worktree, worktree_id
 from amend.edge.files.look import changed_at_ns
 from amend.edge.git.head import is_locked
 from amend.edge.git.linked import linked_worktrees
-from amend.edge.git.places import RepositoryPlaces, discover, verify
+from amend.edge.git.places import RepositoryPlaces, discover, discover_bare, verify
 from amend.edge.store import RepoRow, Store
 from amend.edge.watch.interface import Key, Watch
 from amend.errors import AmendError, NotFound, Refused
@@ -118,6 +118,11 @@ class Tending:
         if not os.path.isdir(root):
             raise NotFound(
                 f"{os.fsdecode(root)} is no directory", hint="name the root of a repository"
+            )
+        if discover_bare(root) is not None:
+            raise Refused(
+                f"{os.fsdecode(root)} is a bare repository and has no files",
+                hint="name a worktree of it, or cite it as a sibling: --sibling PATH --track head",
             )
         places = discover(root)
         real = places.root if places is not None else os.path.realpath(root)

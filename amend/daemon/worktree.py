@@ -356,8 +356,8 @@ class Worktree:
                     unbased.setdefault(repository, []).append(asked)
         now = datetime.now(UTC)
         for repository, asked_there in unbased.items():
-            places, head, _ = self._git_of(repository)
-            based = await asyncio.to_thread(base_versions, places, head, asked_there, now)
+            places, head, root = self._git_of(repository)
+            based = await asyncio.to_thread(base_versions, places, head, root, asked_there, now)
             self.memory.based({id_: (owners[id_], prints) for id_, prints in based.items()})
 
     async def _resolve(self) -> None:
@@ -432,7 +432,7 @@ class Worktree:
             edited = Explained(committed=False)
             await self._take(repository, head, {q.source: (q.now, edited) for q in asked})
             return
-        told = await asyncio.to_thread(at_head, places, head, asked)
+        told = await asyncio.to_thread(at_head, places, head, root, asked)
         if not await self._take(repository, head, told):
             return
         if repository is None or self.siblings[repository].is_worktree:

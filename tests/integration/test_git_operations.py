@@ -582,7 +582,6 @@ def test_before_the_first_commit_everything_is_edited(bare_stage: Callable[..., 
     assert (unborn, causes(stage, "a")) == (["edited"], ["committed"])
 
 
-@pytest.mark.xfail(strict=True, reason="Tending.add tends it as a directory without git")
 def test_a_bare_repository_is_refused_or_told_of(daemon: Daemon, tmp_path: Path) -> None:
     bare = new_repository(tmp_path / "bare", tmp_path / "home", "--bare")
 
@@ -593,7 +592,6 @@ def test_a_bare_repository_is_refused_or_told_of(daemon: Daemon, tmp_path: Path)
     assert status >= 400 or any("bare" in problem for problem in told["problems"])
 
 
-@pytest.mark.xfail(strict=True, reason="explain.at_head compares blobs, not modes")
 def test_a_mode_that_is_changed_and_not_committed_is_an_edit(
     bare_stage: Callable[..., Stage],
 ) -> None:
@@ -608,7 +606,6 @@ def test_a_mode_that_is_changed_and_not_committed_is_an_edit(
     assert (edited, causes(stage, "a")) == (["edited"], ["committed"])
 
 
-@pytest.mark.xfail(strict=True, reason="explain.at_head does not know the blob with LF")
 def test_a_file_that_git_converted_at_checkout_is_as_head_has_it(
     bare_stage: Callable[..., Stage],
 ) -> None:

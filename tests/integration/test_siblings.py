@@ -163,6 +163,25 @@ def test_a_ref_that_does_not_exist_is_unknown(daemon: Daemon, shop: Path, backen
     assert verdict(daemon, shop) == ("fresh", [])
 
 
+def test_a_bare_sibling_has_refs_and_no_files(daemon: Daemon, shop: Path, backend: Path) -> None:
+    bare = backend.with_name("bare.git")
+    git(backend, "clone", "-q", "--bare", str(backend), str(bare))
+    repo = add(daemon, shop, rule(bare))
+    assert repo["siblings"][0]["problem"].endswith("without files: track head or a ref")
+
+    add(daemon, shop, rule(bare, "ref:main"))
+    daemon.put(shop, "contract", [SOURCE])
+    assert verdict(daemon, shop) == ("fresh", [])
+    (backend / "src/c.py").write_text("pushed\n")
+    git(backend, "commit", "-qam", "pushed")
+    git(backend, "push", "-q", str(bare), "main")
+
+    assert verdict(daemon, shop)[0] == "stale"
+    daemon.sync()
+    answer = daemon.lookup(shop, "contract")
+    assert answer["causes"][0]["commit"]["subject"] == "pushed"
+
+
 def test_one_sibling_serves_many_and_outlives_the_removal_of_one(
     daemon: Daemon, shop: Path, backend: Path, tmp_path: Path
 ) -> None:

@@ -146,6 +146,17 @@ def test_every_commit_hash_may_be_gone_and_the_contract_outlives_a_restart(
         assert story.told() == ("fresh", [], [])
 
 
+def test_a_citation_that_names_nothing_takes_the_others_with_it(story: Story) -> None:
+    lines = [{"file": "src/routes/items.js", "line": line} for line in (5, 99)]
+    story.record(evidence=lines)
+    assert story.told() == ("fresh", [], [])
+
+    story.routes.write_text("// a comment above\n" + ROUTES)
+
+    assert story.told()[0] == "stale"
+    assert any("cannot be found again" in p for p in story.daemon.get("/v1/repos")[0]["problems"])
+
+
 def test_a_hash_that_is_nothing_in_this_clone_is_unknown(story: Story) -> None:
     story.record(referenced_files={"src/routes/items.js": "0" * 39 + "1"})
 

@@ -37,6 +37,11 @@ class RepositoryPlaces:
     common_dir: bytes
     tally: Tally = field(default_factory=Tally, compare=False, repr=False)
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether `root` is the repository itself, and there are no files."""
+        return self.root == self.git_dir
+
 
 def discover(path: bytes) -> RepositoryPlaces | None:
     """The repository whose worktree `path` is in, the nearest above; None when it is in none.
@@ -58,6 +63,16 @@ def discover(path: bytes) -> RepositoryPlaces | None:
         if os.path.isfile(dot_git) or at == b"/":
             return None
         at = os.path.dirname(at)
+
+
+def discover_bare(path: bytes) -> RepositoryPlaces | None:
+    """The bare repository that `path` itself is. Raises `Refused` for somebody else's."""
+    root = os.path.realpath(path)
+    if os.path.lexists(root + b"/.git") or not _is_repository(root):
+        return None
+    places = RepositoryPlaces(root, root, _common_dir(root))
+    _refuse_foreign(places, root)
+    return places
 
 
 def verify(places: RepositoryPlaces) -> None:
@@ -104,6 +119,7 @@ def ask(
         stdin=stdin,
         limit_s=min(left_s, LIMIT_S),
         tally=places.tally,
+        is_bare=places.is_bare,
     )
 
 

@@ -129,8 +129,10 @@ def run_git(
     stdin: bytes | None = None,
     limit_s: float = LIMIT_S,
     tally: Tally | None = None,
+    is_bare: bool = False,
 ) -> bytes:
-    """What the command prints, started in the worktree at `root`. `stdin` None: it gets none.
+    """What the command prints, started in the worktree at `root`, or on the bare repository there.
+    `stdin` None: it gets none.
 
     What begins with `-` before a `--` is an option and must be listed; callers put only commit
     ids and names of refs there, and paths after it.
@@ -140,7 +142,9 @@ def run_git(
     tally = tally or Tally()
     tally.commands += 1
     with _lifeline() as lifeline:
-        process = _start(root, command, arguments, lifeline, with_stdin=stdin is not None)
+        process = _start(
+            root, command, arguments, lifeline, with_stdin=stdin is not None, is_bare=is_bare
+        )
         try:
             output, errors = _communicate(process, stdin or b"", time.monotonic() + limit_s)
         except TimeoutError:
@@ -287,11 +291,14 @@ def _start(
     lifeline: int,
     *,
     with_stdin: bool,
+    is_bare: bool,
 ) -> "subprocess.Popen[bytes]":
     # GitPython lays variables over those of this process and cannot take one away; `env -i` can,
     # for less than a millisecond. GIT_DIR, GIT_INDEX_FILE or GIT_TRACE must not get through.
     variables = [f"{name}={value}" for name, value in _environment(root).items()]
-    line = ["/usr/bin/env", "-i", *variables, git_path(), *_OPTIONS, "-C", os.fsdecode(root)]
+    # git takes a directory for a bare repository only where it is named as one.
+    place = "--git-dir" if is_bare else "-C"
+    line = ["/usr/bin/env", "-i", *variables, git_path(), *_OPTIONS, place, os.fsdecode(root)]
     try:
         # GitPython expands ~ and $ in its working directory, hence "/" here and -C above.
         wrapped = _Git("/").execute(
