@@ -27,6 +27,7 @@ from amend.core.model import (
     Source,
     SourceKind,
     Version,
+    path_bytes,
     path_text,
 )
 from amend.daemon.ground import NeedsWorker
@@ -37,7 +38,6 @@ from amend.edge.watch.interface import Key, Watch
 from amend.errors import AmendError
 from amend.formats.contract import (
     DOCUMENT_BYTES_MAX,
-    Citation,
     Contract,
     Reference,
     name_of,
@@ -56,7 +56,7 @@ class _Held:
 
 class Contracts:
     def __init__(self, memory: Memory, watch: Watch | None, key: Key) -> None:
-        self.patterns: Sequence[bytes] = PATTERNS
+        self.patterns: Sequence[bytes] = PATTERNS  # see `look_for`
         self._memory = memory
         self._watch = watch
         self._key = key
@@ -65,6 +65,12 @@ class Contracts:
         self._directories: set[bytes] = set()
         self._is_dirty = True
         self._is_first = True
+
+    def look_for(self, patterns: Sequence[bytes]) -> None:
+        """Where contracts are, from now on."""
+        if tuple(patterns) != tuple(self.patterns):
+            self.patterns = tuple(patterns)
+            self._is_dirty = True
 
     def noticed(self) -> None:
         self._is_dirty = True
@@ -143,6 +149,7 @@ class Contracts:
         if self._watch is not None:
             self._watch.unwant(self._memory.root, path, self._key)
         if held.contract is not None:
+            self._problems.pop(_evidence_key(held.contract.name), None)
             self._memory.forget_contract(held.contract.name)
 
     def _version(self, contract: Contract) -> Version:
@@ -157,7 +164,7 @@ class Contracts:
             tuple(looks),
             contract.generated_at,
             contract.problems,
-            evidence=tuple(self._evidence(contract.evidence, prints)),
+            evidence=tuple(self._evidence(contract, prints)),
         )
 
     def _print(self, reference: Reference) -> Fingerprint:
@@ -172,7 +179,7 @@ class Contracts:
         return pending(reference.oid)
 
     def _evidence(
-        self, cited: Iterable[Citation], prints: Mapping[Source, Fingerprint]
+        self, contract: Contract, prints: Mapping[Source, Fingerprint]
     ) -> list[tuple[Source, Remembered]]:
         """What is cited of files that are as the contract says; no other text is at hand.
 
@@ -180,7 +187,8 @@ class Contracts:
         """
         evidence: list[tuple[Source, Remembered]] = []
         refused: set[Source] = set()
-        for each in cited:
+        self._problems.pop(_evidence_key(contract.name), None)
+        for each in contract.evidence:
             then = prints.get(each.source)
             if not isinstance(then, FilePrint):
                 continue
@@ -193,7 +201,7 @@ class Contracts:
                 evidence.append((each.source, remembered))
             except ValueError as error:
                 refused.add(each.source)
-                self._problems[each.source.path] = (
+                self._problems[_evidence_key(contract.name)] = (
                     f"evidence of {each.source.spec} cannot be found again: {error}"
                 )
         return [(source, remembered) for source, remembered in evidence if source not in refused]
@@ -207,7 +215,7 @@ class Contracts:
                 continue
             newest = known.entry.versions[0]
             prints = dict(zip(newest.sources, newest.fingerprints, strict=True))
-            evidence = tuple(self._evidence(contract.evidence, prints))
+            evidence = tuple(self._evidence(contract, prints))
             if evidence:
                 self._memory.cite(name, newest.id, evidence)
 
@@ -237,6 +245,11 @@ class Contracts:
         if not found:
             return None
         return min(found, key=_closeness).name
+
+
+def _evidence_key(name: EntryName) -> bytes:
+    """Not a path, under which what is wrong with the whole document stands."""
+    return b"\0" + path_bytes(name.key)
 
 
 def _closeness(contract: Contract) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ from amend.daemon.changes import Changes
 from amend.daemon.ground import INLINE_BYTES_MAX
 from amend.daemon.logs import Log
 from amend.daemon.socket_keeper import SocketKeeper
-from amend.daemon.tending import Options, Tending
+from amend.daemon.tending import Configured, Options, Tending
 from amend.daemon.workers import Workers
 from amend.daemon.worktree import Worktree
 from amend.edge.serve.server import ApiServer
@@ -43,7 +43,7 @@ from amend.edge.service import (
 from amend.edge.store import Store
 from amend.edge.watch.watcher import Watcher
 from amend.errors import AmendError, Unavailable
-from amend.formats.config import Config, EvidenceRule, parse
+from amend.formats.config import Config, EvidenceRule, Repo, parse
 
 # Silence is trusted for no longer than this; a little different each time, so that the daemons of
 # a team's machines do not all wake at once.
@@ -159,16 +159,10 @@ class Daemon:
     # -- repositories ----------------------------------------------------------------------------
 
     def _add_repos(self, tending: Tending, store: Store) -> None:
-        configured = {
-            os.fsencode(repo.root): [
-                SiblingRule(each.name, os.fsencode(repo.sibling_root(each)), each.track)
-                for each in repo.sibling
-            ]
-            for repo in self.config.repo
-        }
+        configured = {os.fsencode(repo.root): _configured(repo) for repo in self.config.repo}
         for root in dict.fromkeys([*configured, *(row.root for row in store.repos())]):
             try:
-                tending.add(root, configured=configured.get(root, ()))
+                tending.add(root, configured=configured.get(root, Configured()))
             except AmendError as error:
                 self._log.warning("repo_not_tended", root=os.fsdecode(root), reason=error.message)
 
@@ -250,6 +244,16 @@ class Daemon:
         text = "".join(traceback.format_exception(error))
         self._log.error("bug", id=bug_id, exception_type=type(error).__name__, stacktrace=text)
         return bug_id
+
+
+def _configured(repo: Repo) -> Configured:
+    return Configured(
+        tuple(
+            SiblingRule(each.name, os.fsencode(repo.sibling_root(each)), each.track)
+            for each in repo.sibling
+        ),
+        tuple(os.fsencode(pattern) for pattern in repo.contracts),
+    )
 
 
 def _give_back_memory() -> None:

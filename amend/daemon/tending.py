@@ -17,6 +17,7 @@ from amend.core.model import SiblingRule, Source
 from amend.core.policy import OnStale
 from amend.daemon.cache_file import CacheFile
 from amend.daemon.changes import Changes
+from amend.daemon.contracts import PATTERNS
 from amend.daemon.ground import Ground, Seen
 from amend.daemon.memory import Memory, finish_large
 from amend.daemon.siblings import merged
@@ -58,6 +59,14 @@ class Options:
     retain_dir: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What the configuration says of one repository."""
+
+    siblings: tuple[SiblingRule, ...] = ()
+    contracts: tuple[bytes, ...] = PATTERNS
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ConfigKey:
     """What the watch gives back for the configuration file."""
@@ -83,7 +92,7 @@ class Tending:
         self.mark_seconds = Histogram()
         self._options = options
         self._inline_bytes_max = inline_bytes_max
-        self._configured: dict[bytes, tuple[SiblingRule, ...]] = {}
+        self._configured: dict[bytes, Configured] = {}
         self._linked: set[str] = set()  # ids of worktrees that nobody registered by name
         self._declined: set[bytes] = set()  # roots that somebody removed
         self._by_root: dict[bytes, Worktree] = {}
@@ -104,14 +113,14 @@ class Tending:
         root: bytes,
         *,
         siblings: Iterable[SiblingRule] = (),
-        configured: Iterable[SiblingRule] | None = None,
+        configured: Configured | None = None,
         is_linked: bool = False,
         is_verified: bool = False,
     ) -> Worktree:
         """Tend the repository at `root`: its worktree, or the directory itself where git has none.
 
-        `siblings` join those that were added before and are remembered; `configured` ones are what
-        the configuration says now, and win. One that `is_linked` is tended for as long as another
+        `siblings` join those that were added before and are remembered; what the configuration says
+        now (`configured`) wins. One that `is_linked` is tended for as long as another
         worktree of its repository is registered. Not `is_verified`: git is asked whether it agrees,
         for up to its time limit. Raises `NotFound`, or `Refused` for what is not yours.
         """
@@ -131,7 +140,7 @@ class Tending:
         if real == b"/":
             raise Refused("the root directory is no repository", hint="name a repository")
         if configured is not None:
-            self._configured[real] = tuple(configured)
+            self._configured[real] = configured
         known = self._by_root.get(real)
         if known is None and places is not None and not is_verified:
             verify(places)
@@ -144,9 +153,12 @@ class Tending:
             self._declined.discard(real)
             with self.store.transaction():
                 self.store.add_repo(row, datetime.now(UTC))
-        rules = merged(added, self._configured.get(real, ()))
+        said = self._configured.get(real, Configured())
+        rules = merged(added, said.siblings)
         if known is not None:
             known.set_siblings(rules)
+            known.contracts.look_for(said.contracts)
+            known.contracts.refresh()
             return known
         if self.watch is not None:
             self.watch.add_root(real)
@@ -162,6 +174,7 @@ class Tending:
         self.worktrees[row.id] = self._by_root[real] = worktree
         self._by_ground[memory.ground] = worktree
         worktree.set_siblings(rules)
+        worktree.contracts.look_for(said.contracts)
         if self.watch is not None:
             worktree.arm()
         worktree.cache_file.refresh()

@@ -198,6 +198,25 @@ def test_contracts_come_change_and_go_with_their_files(story: Story) -> None:
     assert story.told()[0] == "missing"
 
 
+def test_contracts_lie_where_the_configuration_says(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "daemon") as running:
+        story = Story(tmp_path, running)
+        path = story.record(key="items")
+        (story.frontend / "docs/api").mkdir(parents=True)
+        path.rename(story.frontend / "docs/api/items.json")
+        running.sync()
+        assert story.told()[0] == "missing"
+
+        (running.base / "config.toml").write_text(
+            f'[[repo]]\nroot = "{story.frontend}"\ncontracts = ["docs/api/*.json"]\n'
+        )
+
+        # Not below .agent-cache.d, no directory names a sibling: it speaks of its own repository.
+        eventually(lambda: story.told()[0] in ("stale", "unknown"))
+        story.record(repository="backend").rename(story.frontend / "docs/api/items.json")
+        eventually(lambda: story.told()[0] == "fresh")
+
+
 def test_a_page_on_the_network_makes_it_unknown_at_best(story: Story) -> None:
     story.record(url_sources=[{"url": "https://example.invalid/spec", "etag": "x"}])
 
