@@ -27,7 +27,7 @@ from amend.core.model import (
     SourceKind,
 )
 from amend.edge.files.beneath import list_names, read_file
-from amend.edge.files.look import HASH_BYTES_MAX, blob_hash, look_at_file
+from amend.edge.files.look import HASH_BYTES_MAX, blob_hash, blob_sha256, look_at_file
 from amend.edge.git.head import HeadState
 from amend.edge.git.history import (
     AsOf,
@@ -78,8 +78,6 @@ def at_head(
     entries = entries_at(places, head.oid, [q.source.path for q in questions])
     for question in questions:
         entry, now = entries.get(question.source.path), question.now
-        if entry is not None and entry.blob is None:
-            continue  # hashes of another kind: nothing can be compared
         if isinstance(now, FilePrint):
             committed = entry is not None and _is_checked_out(entry, now, root, question.source)
         else:
@@ -92,16 +90,30 @@ def _is_checked_out(entry: TreeEntry, now: FilePrint, root: bytes, source: Sourc
     """Whether the file is the one of HEAD, also where git wrote CRLF for LF at the checkout."""
     if entry.mode != now.mode:
         return False
-    return entry.blob in (now.blob, _lf_blob(root, source.path, now.blob))
+    if entry.blob == now.blob:
+        return True
+    data = _bytes_of(root, source.path, now.blob)
+    if data is None:
+        return False
+    with_lf = data.replace(b"\r\n", b"\n")
+    if entry.sha256 is not None:
+        return entry.sha256 in (blob_sha256(data), blob_sha256(with_lf))
+    return entry.blob == blob_hash(with_lf)
 
 
-def _lf_blob(root: bytes, path: bytes, blob: bytes) -> bytes | None:
-    """The blob of the file with LF for CRLF; None where it has none, or is no longer `blob`."""
+def _bytes_of(root: bytes, path: bytes, blob: bytes) -> bytes | None:
+    """The file's bytes; None where they are no longer those of `blob`."""
     try:
         data = read_file(root, path, bytes_max=HASH_BYTES_MAX)
     except (AmendError, OSError):
         return None
-    if b"\r\n" not in data or blob_hash(data) != blob:
+    return data if blob_hash(data) == blob else None
+
+
+def _lf_blob(root: bytes, path: bytes, blob: bytes) -> bytes | None:
+    """The blob of the file with LF for CRLF; None where it has none, or is no longer `blob`."""
+    data = _bytes_of(root, path, blob)
+    if data is None or b"\r\n" not in data:
         return None
     return blob_hash(data.replace(b"\r\n", b"\n"))
 

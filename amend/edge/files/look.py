@@ -257,6 +257,11 @@ def blob_hash(data: bytes) -> bytes:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).digest()
 
 
+def blob_sha256(data: bytes) -> bytes:
+    """Git's name for these bytes in a repository of that kind."""
+    return hashlib.sha256(b"blob %d\0" % len(data) + data).digest()
+
+
 def _blob_hash(fd: int, size_bytes: int) -> bytes:
     """Git's name for the file's bytes. `_Moving` when it does not have `size_bytes` of them."""
     header = b"blob %d\0" % size_bytes

@@ -23,11 +23,12 @@ _NO_NAMES: Final = frozenset({b"", b".", b".."})
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A file in a tree. `blob` None: the repository names it by another hash than SHA-1, so that
-    it cannot be compared with a fingerprint: unknown, neither equal nor different."""
+    """A file in a tree. `blob` None: the repository names it by its SHA-256, so that it cannot be
+    compared with a fingerprint, only with the bytes themselves."""
 
     mode: int
     blob: bytes | None
+    sha256: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ def raw_changes(output: bytes) -> Iterator[tuple[str, RawChange]]:
 
 def _entry(mode: bytes, oid: bytes) -> TreeEntry:
     is_ours = len(oid) == _SHA1_DIGITS
-    return TreeEntry(int(mode, 8), bytes.fromhex(oid.decode()) if is_ours else None)
+    name = bytes.fromhex(oid.decode())
+    return TreeEntry(int(mode, 8), name) if is_ours else TreeEntry(int(mode, 8), None, name)
 
 
 def _index_entries(output: bytes) -> Iterator[tuple[bytes, TreeEntry]]:
