@@ -1,8 +1,9 @@
 """`ls`, `get`, `put`, `rm` and `verify`: entries from the command line."""
 # ruff: noqa: PLC0415  (imported when called: `amend get` starts without what `run` needs)
 
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         VerdictName,
         VerifyAnswer,
     )
+
+_EVIDENCE: Final = re.compile(r"(.+):([0-9]{1,9})(?:-([0-9]{1,9}))?", re.DOTALL)
 
 
 @click.command()
@@ -132,6 +135,12 @@ def _print_table(rows: list["JudgedEntryJson"]) -> None:
 @click.option("--summary", required=True, help="What was found out; - reads it from stdin.")
 @click.option("--pattern", is_flag=True, help="A pattern: it never expires and may cite no file.")
 @click.option("--ts", metavar="TIME", help="When it was found out (ISO 8601); now otherwise.")
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="FILE:LINE[-END]",
+    help="Of this file only these lines count; FILE is one of FILES.",
+)
 @cwd_option
 @json_option
 def put(
@@ -141,6 +150,7 @@ def put(
     summary: str,
     pattern: bool,
     ts: str | None,
+    evidence: tuple[str, ...],
     cwd: str,
     as_json: bool,
 ) -> None:
@@ -152,10 +162,17 @@ def put(
     if summary == "-":
         summary = _from_stdin()
     client = daemon()
-    specs = from_here(files, cwd, [repo["root"] for repo in client.get("/v1/repos")])
-    document: dict[str, Any] = {"summary": summary, "files": specs}
+    roots = [repo["root"] for repo in client.get("/v1/repos")]
+    document: dict[str, Any] = {"summary": summary, "files": from_here(files, cwd, roots)}
     if ts is not None:
         document["ts"] = ts
+    if evidence:
+        cited = [_cited(text) for text in evidence]
+        paths = from_here([path for path, _, _ in cited], cwd, roots)
+        document["evidence"] = [
+            {"file": path, "start": start, "end": end}
+            for path, (_, start, end) in zip(paths, cited, strict=True)
+        ]
     kind = "pattern" if pattern else "topic"
     answer: PutAnswer = client.put(entry_route(kind, key), document, cwd=cwd)
     if as_json:
@@ -170,6 +187,14 @@ def put(
         click.echo(f"  {reason}")
     if answer["stored_in"] == "store":
         click.echo(f"  kept in amend's own store: {clean(answer.get('reason', 'no cache file'))}")
+
+
+def _cited(text: str) -> tuple[str, int, int]:
+    """File, first and last line."""
+    match = _EVIDENCE.fullmatch(text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not FILE:LINE or FILE:LINE-END")
+    return match[1], int(match[2]), int(match[3] or match[2])
 
 
 def _from_stdin() -> str:

@@ -276,6 +276,33 @@ def test_put_sends_paths_from_the_root(
     assert daemon.asked[-1].query == {"cwd": str(shop / "src")}
 
 
+def test_put_sends_the_lines_that_were_cited(
+    daemon: Fake, shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.answers["GET /v1/repos"] = (200, [repo(str(shop))])
+    daemon.answers["PUT /v1/entries/topic/auth"] = (200, put_answer())
+    cited = ("--evidence", "auth.ts:7", "--evidence", "auth.ts:10-12")
+
+    code, _, _ = run(capsys, "put", "auth", "--summary", "s", *cited, "auth.ts")
+
+    assert code == 0
+    assert daemon.asked[-1].body["evidence"] == [
+        {"file": "src/auth.ts", "start": 7, "end": 7},
+        {"file": "src/auth.ts", "start": 10, "end": 12},
+    ]
+
+
+def test_put_refuses_lines_that_name_none(
+    daemon: Fake, shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.answers["GET /v1/repos"] = (200, [repo(str(shop))])
+
+    code, _, err = run(capsys, "put", "auth", "--summary", "s", "--evidence", "auth.ts", "auth.ts")
+
+    assert code == 2
+    assert "'auth.ts' is not FILE:LINE or FILE:LINE-END" in err
+
+
 def test_put_reads_the_summary_from_stdin(
     daemon: Fake, shop: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
