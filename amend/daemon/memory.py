@@ -479,7 +479,8 @@ class Memory:
         """Whether all that a version of another worktree rests on looks the same here, now."""
         if version.problems or not version.sources:
             return False
-        looks = {source: await self.ground.look_patiently(source) for source in version.sources}
+        paths = paths_of(version)
+        looks = {source: await self.ground.look_patiently(source) for source in paths}
         return not compare(kind, version, looks.__getitem__).causes
 
     def adopt(self, name: EntryName, version: Version, recorded: Recorded) -> Known:

@@ -18,6 +18,7 @@ from amend.core.model import (
     EntryName,
     FilePrint,
     Fingerprint,
+    RelPath,
     SiblingRule,
     Source,
     SourceKind,
@@ -325,8 +326,14 @@ class Worktree:
             still_open = self.memory.unsettled | self.memory.unbased
             self._unanswered |= (names & still_open) - outdated
 
-    def _heads(self) -> list[HeadState]:
-        return [self.head, *(sibling.head for sibling in self.siblings.values())]
+    def _heads(self) -> list[tuple[str | None, str | None]]:
+        """What git was asked about, when it is asked; an operation that ends changes none of it."""
+        heads = [self.head, *(sibling.head for sibling in self.siblings.values())]
+        return [(head.symref, head.oid) for head in heads]
+
+    def _is_still(self, repository: str | None, head: HeadState) -> bool:
+        now = self._git_of(repository)[1]
+        return (now.symref, now.oid) == (head.symref, head.oid)
 
     def _git_of(self, repository: str | None) -> tuple[RepositoryPlaces | None, HeadState, bytes]:
         """Whom to ask about a source there: places, what is "now", and the root."""
@@ -397,8 +404,7 @@ class Worktree:
 
     async def _explain(self) -> set[EntryName]:
         """The entries whose sources changed while git was being asked about them."""
-        questions: dict[str | None, dict[Source, Question]] = {}
-        asked_by: dict[Source, list[tuple[EntryName, int]]] = {}
+        questions: dict[str | None, dict[Question, list[tuple[EntryName, int]]]] = {}
         for name in self.memory.unsettled - self._unanswered:
             known = self.memory.known(name)
             version = known.judgement.version if known is not None else None
@@ -409,22 +415,22 @@ class Worktree:
                 if source.kind is SourceKind.FILE and source.spec in open_specs:
                     now = self.memory.ground.last(source)
                     there = questions.setdefault(source.repository, {})
-                    there[source] = Question(source, then, now)
-                    asked_by.setdefault(source, []).append((name, version.id))
+                    question = Question(source, then, now)
+                    there.setdefault(question, []).append((name, version.id))
         outdated: set[EntryName] = set()
         for repository, there in questions.items():
-            await self._explain_there(repository, list(there.values()), asked_by)
-            for question in there.values():
+            await self._explain_there(repository, there)
+            for question, askers in there.items():
                 if self.memory.ground.last(question.source) != question.now:
-                    outdated.update(name for name, _ in asked_by[question.source])
+                    outdated.update(name for name, _ in askers)
         return outdated
 
     async def _explain_there(
         self,
         repository: str | None,
-        asked: list[Question],
-        asked_by: Mapping[Source, list[tuple[EntryName, int]]],
+        asked_by: Mapping[Question, list[tuple[EntryName, int]]],
     ) -> None:
+        asked = list(asked_by)
         places, head, root = self._git_of(repository)
         if repository is not None and places is not None and needs_git(places):
             return  # a sibling's reftable is not read; why it changed stays open
@@ -436,20 +442,24 @@ class Worktree:
         if not await self._take(repository, head, told):
             return
         if repository is None or self.siblings[repository].is_worktree:
-            moves = await asyncio.to_thread(moves_of, places, head, root, asked)
-            for old, new in moves.items() if self._git_of(repository)[1] == head else ():
-                source = Source(SourceKind.FILE, old, repository)
-                for name, version_id in asked_by.get(source, ()):
-                    self.memory.moved(name, version_id, source, new)
+            for some in _each_path_once(asked):
+                moves = await asyncio.to_thread(moves_of, places, head, root, some)
+                if not self._is_still(repository, head):
+                    break
+                for question in some:
+                    if question.source.path in moves:
+                        new = moves[question.source.path]
+                        for name, version_id in asked_by[question]:
+                            self.memory.moved(name, version_id, question.source, new)
         told = await asyncio.to_thread(with_commits, places, head, told)
         await self._take(repository, head, told)
 
     async def _take(self, repository: str | None, head: HeadState, told: Told) -> bool:
         """Give what git said to the memory, unless it was about a HEAD that is no more."""
-        if self._git_of(repository)[1] == head:
+        if self._is_still(repository, head):
             self.memory.explained(told)
             await self.memory.catch_up()
-        return self._git_of(repository)[1] == head
+        return self._is_still(repository, head)
 
     # -- telling ---------------------------------------------------------------------------------
 
@@ -469,3 +479,16 @@ class Worktree:
             if known is not None:
                 counts[known.judgement.verdict] += 1
         return counts
+
+
+def _each_path_once(asked: Iterable[Question]) -> list[list[Question]]:
+    """The questions in as few lists as have no path twice: findings may have seen a file in
+    different states."""
+    lists: list[dict[RelPath, Question]] = []
+    for question in asked:
+        path = question.source.path
+        free = next((each for each in lists if path not in each), None)
+        if free is None:
+            lists.append(free := {})
+        free[path] = question
+    return [list(each.values()) for each in lists]

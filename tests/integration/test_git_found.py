@@ -59,7 +59,6 @@ def is_right_or_looked_at_again(first: Look, second: Look) -> bool:
     return first.fingerprint == second.fingerprint or first.stat != second.stat or first.racy
 
 
-@pytest.mark.xfail(strict=True, reason="_GlobWalk.run takes the stat after its open has failed")
 def test_a_directory_that_comes_while_a_glob_is_matched_is_not_overlooked_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,9 +73,6 @@ def test_a_directory_that_comes_while_a_glob_is_matched_is_not_overlooked_for_go
     assert is_right_or_looked_at_again(first, second)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="look_at_listing takes any stat for a path that is no directory"
-)
 def test_a_file_that_becomes_a_directory_while_it_is_listed_is_not_overlooked_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,9 +93,6 @@ def test_a_file_that_becomes_a_directory_while_it_is_listed_is_not_overlooked_fo
 # -- git's word ------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Worktree._take compares whole HeadStates, the operation among them"
-)
 async def test_the_commit_is_told_also_when_a_rebase_ends_while_git_is_asked(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +129,6 @@ async def test_the_commit_is_told_also_when_a_rebase_ends_while_git_is_asked(
         assert [cause.commit is not None for cause in known.judgement.causes] == [True]
 
 
-@pytest.mark.xfail(strict=True, reason="Worktree._explain asks of one state for each path")
 def test_a_file_is_followed_for_each_state_that_findings_saw_it_in(
     daemon: Daemon, repository: Repository
 ) -> None:
@@ -162,7 +154,6 @@ def test_a_file_is_followed_for_each_state_that_findings_saw_it_in(
 # -- worktrees -------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="Memory.would_support does not look at where files moved")
 def test_a_finding_that_was_followed_in_one_worktree_can_be_asked_for_in_another(
     daemon: Daemon, repository: Repository
 ) -> None:

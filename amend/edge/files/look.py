@@ -142,10 +142,11 @@ def look_at_listing(root: bytes, path: bytes, *, now_ns: int, racy_ns: int = RAC
     """The names in the directory `path` leads to. A file there counts as no directory: absent."""
 
     def observe(passed: list[bytes]) -> _Observed:
+        was = stat_key(root, path)
         try:
             fd = open_beneath(root, path, LIST_FLAGS, passed)
         except NotADirectoryError:
-            return _Observed(ABSENT, None, False)
+            return _Observed(ABSENT, was, False)
         try:
             before = os.fstat(fd)
             names = sorted(name + b"/" if is_dir else name for name, is_dir in entries_of(fd))
@@ -316,12 +317,13 @@ class _GlobWalk:
     def run(self) -> None:
         if b"\0" in self.pattern:
             raise ValueError("embedded null byte")
+        was = stat_key(self.root, self.prefix)
         try:
             base_fd = open_beneath(self.root, self.prefix, LIST_FLAGS, self.links)
         except OSError as error:
             if error.errno not in _ABSENT_ERRNOS:
                 raise
-            self.keys[self.prefix] = stat_key(self.root, self.prefix)
+            self.keys[self.prefix] = was  # from before, so that what has come since shows
             return
         try:
             pending: list[tuple[bytes, frozenset[int]]] = [(b"", frozenset({0}))]
