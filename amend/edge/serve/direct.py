@@ -6,7 +6,9 @@ that, three times a request; the rest was not taken apart.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import functools
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Final, Protocol
 
 Answer = tuple[int, bytes, bytes]
@@ -47,6 +49,41 @@ class Direct:
         self.disconnected = False
         self.scope: dict[str, Any] = {}
         self.message_event = UNHEARD
+
+
+def begin(
+    coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop
+) -> asyncio.Task[None] | None:
+    """Run it at once. None: it has ended; else the task of what is left, once it has to wait.
+
+    Nearly every answer waits for nothing, and a task costs a tenth of one. Until it first waits it
+    runs in no task, so it must not ask for its own (as `asyncio.timeout` does).
+    """
+    try:
+        awaited = coroutine.send(None)
+    except StopIteration:
+        return None
+    return loop.create_task(_rest(coroutine, awaited))
+
+
+async def _rest(coroutine: Coroutine[Any, Any, None], awaited: Any) -> None:
+    await _resumed(coroutine, awaited)
+
+
+@types.coroutine
+def _resumed(coroutine: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+    """`coroutine` from where it waits for `awaited`."""
+    while True:
+        try:
+            sent = yield awaited
+        except BaseException as error:
+            resume = functools.partial(coroutine.throw, error)
+        else:
+            resume = functools.partial(coroutine.send, sent)
+        try:
+            awaited = resume()
+        except StopIteration:
+            return
 
 
 class Timed(Protocol):

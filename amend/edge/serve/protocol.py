@@ -23,7 +23,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from amend.edge.serve.direct import Answerer, Deadlines, Direct
+from amend.edge.serve.direct import Answerer, Deadlines, Direct, begin
 from amend.edge.serve.limits import Limits, Stats
 from amend.edge.serve.peer import has_left, peer_uid
 from amend.edge.serve.problems import PROBLEM_JSON, Problem
@@ -226,9 +226,10 @@ class Protocol(HttpToolsProtocol):
         self.due_s = None
         cycle: Any = self.cycle
         if isinstance(cycle, Direct):
-            task = self.loop.create_task(self._answer(cycle))
-            task.add_done_callback(self.tasks.discard)
-            self.tasks.add(task)
+            task = begin(self._answer(cycle), self.loop)
+            if task is not None:
+                task.add_done_callback(self.tasks.discard)
+                self.tasks.add(task)
         else:
             super().on_message_complete()
 
