@@ -40,8 +40,11 @@ def test_every_endpoint_can_be_asked_and_fires_nothing(hostile: Hostile, tmp_pat
         routes = every_route(daemon.get("/openapi.json"))
         answered = {}
 
+        bare = {"root": str(hostile.root / "vendor" / "bare")}
+        status, problem = daemon.request("POST", "/v1/repos", bare)
+        assert (status, "is a bare repository" in problem["detail"]) == (403, True)
         for at in (hostile.root, hostile.root / "vendor" / "bare", hostile.root / ".git"):
-            repo = daemon.add(at if at.name != ".git" else hostile.root)
+            repo = daemon.add(hostile.root)
             values = sensible(at) | {"repo_id": repo["id"], "since": daemon.sync()["clock"]}
             for method, path, operation in routes:
                 answered[at.name, method, path] = call(daemon, method, path, operation, values)
