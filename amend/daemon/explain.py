@@ -110,7 +110,7 @@ def _bytes_of(root: bytes, path: bytes, blob: bytes) -> bytes | None:
     return data if blob_hash(data) == blob else None
 
 
-def _lf_blob(root: bytes, path: bytes, blob: bytes) -> bytes | None:
+def lf_blob(root: bytes, path: bytes, blob: bytes) -> bytes | None:
     """The blob of the file with LF for CRLF; None where it has none, or is no longer `blob`."""
     data = _bytes_of(root, path, blob)
     if data is None or b"\r\n" not in data:
@@ -180,7 +180,7 @@ def base_versions(
     if places is not None and blobs:
         history = baselines(places, head, blobs, asked, now)
         differing = {p for told in history for p, b in told.items() if b is Baseline.MODIFIED}
-        lf_blobs = {p: lf for p in differing if (lf := _lf_blob(root, p, blobs[p])) is not None}
+        lf_blobs = {p: lf for p in differing if (lf := lf_blob(root, p, blobs[p])) is not None}
         if lf_blobs:
             history = baselines(places, head, blobs, asked, now, lf_blobs=lf_blobs)
     return {

@@ -33,6 +33,7 @@ from amend.daemon.explain import (
     Unbased,
     at_head,
     base_versions,
+    lf_blob,
     moves_of,
     with_commits,
 )
@@ -382,7 +383,7 @@ class Worktree:
                         there.append((version.id, Reference(source, oid)))
         told: dict[int, dict[Source, Fingerprint]] = {}
         for (repository, oid), references in asked.items():
-            places, _, _ = self._git_of(repository)
+            places, _, root = self._git_of(repository)
             if places is None:
                 continue  # asked again when it is there
             wanted = [reference for _, reference in references]
@@ -391,6 +392,11 @@ class Worktree:
                 found = prints[reference]
                 if isinstance(found, FilePrint):
                     found = replace(found, mode=0)  # a hash in a contract is of bytes alone
+                    now = self.memory.ground.last(reference.source)
+                    if isinstance(now, FilePrint) and now.blob != found.blob:
+                        lf = await asyncio.to_thread(lf_blob, root, reference.source.path, now.blob)
+                        if lf == found.blob:  # git wrote it with CRLF
+                            found = replace(found, blob=now.blob)
                 told.setdefault(version_id, {})[reference.source] = found
         if told:
             self.memory.based({id_: (owners[id_], prints) for id_, prints in told.items()})

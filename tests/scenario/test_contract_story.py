@@ -176,6 +176,19 @@ def test_the_blob_form_is_judged_at_once_and_mode_does_not_count(story: Story) -
     assert story.told()[0] == "stale"
 
 
+def test_a_checkout_with_crlf_is_what_the_commit_holds(story: Story) -> None:
+    git(story.backend, "config", "core.autocrlf", "true")
+    story.routes.unlink()
+    git(story.backend, "checkout", "-q", "--", "src/routes/items.js")
+    assert b"\r\n" in story.routes.read_bytes()
+
+    story.record(evidence=[])
+    assert story.told() == ("fresh", [], [])
+
+    story.routes.write_bytes(story.routes.read_bytes() + b"// more\r\n")
+    assert story.told()[0] == "stale"
+
+
 def test_contracts_come_change_and_go_with_their_files(story: Story) -> None:
     path = story.record(key="items")
     assert story.daemon.lookup(story.frontend, "items")["verdict"] == "fresh"
