@@ -490,6 +490,9 @@ class Memory:
         with self._store.transaction():
             known = known or self._remembered(name)
             if known is not None:
+                saw = version.sources, version.fingerprints
+                if any((v.sources, v.fingerprints) == saw for v in known.entry.versions):
+                    return known  # it is here already, and has come true again a moment ago
                 place, digest = known.place, known.file_digest
             payload = recorded.payload
             known = self._record(

@@ -12,10 +12,14 @@ import pytest
 
 from amend.core.model import EntryName, Kind, Place, Source, SourceKind, Version
 from amend.daemon import worktree as worktree_module
+from amend.daemon.answers import Answers
+from amend.daemon.memory import Memory
 from amend.daemon.tending import Options, Tending
 from amend.edge.files import look as look_module
 from amend.edge.files.look import Look, look_at_glob, look_at_listing
 from amend.edge.store import Store
+from amend.formats import api
+from amend.formats.agent_cache import pattern_payload
 from benchmarks.running import Daemon
 from tests.integration.git_repositories import Repository, new_repository
 from tests.integration.git_truth import Truth, told_causes
@@ -171,3 +175,34 @@ def test_a_finding_that_was_followed_in_one_worktree_can_be_asked_for_in_another
 
     assert status == 200
     assert answer["verdict"] != "fresh"
+
+
+async def test_a_finding_that_comes_back_while_it_is_looked_for_elsewhere_is_not_taken_twice(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = repository.root.parent / "linked"
+    repository.git("worktree", "add", "-q", "-b", "linked", str(linked))
+    original = Memory.would_support
+
+    async def would_support(self: Memory, kind: Kind, version: Version) -> bool:
+        (linked / "a.py").write_text("one\n")  # as when git is done with a checkout
+        return await original(self, kind, version)
+
+    with closing(Store(":memory:")) as store:
+        tending = Tending(store, None, None, Options(), inline_bytes_max=None)
+        main, other = (tending.add(os.fsencode(root)) for root in (repository.root, linked))
+        answers = Answers(tending, "0")
+        question = api.LookupRequest(cwd=str(linked), key="k")
+        name, source = EntryName(Kind.PATTERN, "k"), Source(SourceKind.FILE, b"a.py")
+        version = Version(0, (source,), (main.memory.ground.look(source),), None)
+        main.memory.put(name, version, pattern_payload("about k", ["a.py"]), Place.STORE)
+        taken = await answers.lookup(question)
+        (linked / "a.py").write_text("two\n")
+        monkeypatch.setattr(Memory, "would_support", would_support)
+
+        await answers.lookup(question)
+
+        known = other.memory.known(name)
+        assert taken["verdict"] == "fresh"
+        assert known is not None
+        assert len(known.entry.versions) == 1
