@@ -76,7 +76,7 @@ class Tally:
 
     @property
     def is_right(self) -> bool:
-        return not (self.false_fresh or self.false_stale or self.locks)
+        return not self.told
 
 
 class Hands(Repository):
@@ -351,6 +351,8 @@ class Fuzz:
             self.tally.locks += 1
             self.tell(name, complaint)
         hands.complaints.clear()
+        if not is_done:
+            return  # what it did all the same is seen after the next one
         watch.begin()
         stamps = [index_stamp(truth.git_dir) for truth in self.truths.values()]
         for each in self.truths:
@@ -441,14 +443,12 @@ class Fuzz:
             self.tally.verdicts += 1
             self.check_fresh(root, key, row, operation)
             version, moves = self.answering(root, key, row), told_moves(row)
-            newer = known = truth.findings[key]
-            if row["verdict"] == "fresh":
-                newer = known[: known.index(version)]
-            self.tally.stale += row["verdict"] == "stale"
-            better = [each.summary for each in newer if truth.supports(each)]
-            if better:
-                self.tally.false_stale += 1
-                self.tell(operation, f"{key} is {row}, but {better} are supported")
+            if row["verdict"] != "fresh":
+                self.tally.stale += row["verdict"] == "stale"
+                better = [v.summary for v in truth.findings[key] if truth.supports(v)]
+                self.tally.false_stale += bool(better)
+                if better:
+                    self.tell(operation, f"{key} is {row}, but {better} are supported")
             # A rename that was seen half-way, or that git no longer shows, is true all the same
             # while the bytes stand there.
             truth.followed = {
@@ -460,8 +460,8 @@ class Fuzz:
             for spec, cause in causes.items():
                 # Where a deleted file's bytes are is asked when it goes and when HEAD moves, not
                 # for everything that comes afterwards.
-                if cause["cause"] == "moved" and told[spec] == {"cause": "deleted"}:
-                    causes[spec] = {"cause": "deleted"}
+                if cause["cause"] == "moved" and told.get(spec, {}).get("cause") == "deleted":
+                    causes[spec] = told[spec]
             if told != causes:
                 self.tally.wrong_causes += 1
                 self.tell(operation, f"{key}, {version.summary}, has {told}, must be {causes}")
