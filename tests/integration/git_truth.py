@@ -266,6 +266,8 @@ def told_causes(row: Mapping[str, Any]) -> Causes:
     told = {}
     for cause in row["causes"]:
         kept = {k: v for k, v in cause.items() if k in ("cause", "moved_to", "gained", "lost")}
+        if not cause.get("settled", True) and not cause["source"].endswith("/"):
+            kept["settled"] = False  # git has not been asked, or could not say
         if "commit" in cause:
             kept["commit"] = cause["commit"]["oid"]
         told[cause["source"]] = kept
