@@ -133,6 +133,41 @@ async def test_the_commit_is_told_also_when_a_rebase_ends_while_git_is_asked(
         assert [cause.commit is not None for cause in known.judgement.causes] == [True]
 
 
+@pytest.mark.xfail(
+    strict=True, reason="Worktree._unanswered knows entries, not which of their sources were asked"
+)
+async def test_what_is_edited_while_git_is_asked_about_another_source_is_asked_as_well(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    original = worktree_module.at_head
+
+    def at_head(*arguments: Any) -> Any:
+        told = original(*arguments)
+        repository.write("b.py", "edited meanwhile\n")
+        asyncio.run_coroutine_threadsafe(touch(), loop).result()
+        return told
+
+    async def touch() -> None:
+        worktree.memory.touched(sources)
+
+    sources = tuple(Source(SourceKind.FILE, path) for path in (b"a.py", b"b.py"))
+    with closing(Store(":memory:")) as store:
+        tending = Tending(store, None, None, Options(), inline_bytes_max=None)
+        worktree = tending.add(os.fsencode(repository.root))
+        looks = tuple(worktree.memory.ground.look(source) for source in sources)
+        name = EntryName(Kind.PATTERN, "k")
+        known = worktree.memory.put(name, Version(0, sources, looks, None), b"{}", Place.STORE)
+        repository.write("a.py", "edited\n")
+        worktree.memory.touched(sources)
+        monkeypatch.setattr(worktree_module, "at_head", at_head)
+
+        while not worktree.settled:
+            await worktree.ask_git()
+
+        assert [cause.settled for cause in known.judgement.causes] == [True, True]
+
+
 def test_a_file_is_followed_for_each_state_that_findings_saw_it_in(
     daemon: Daemon, repository: Repository
 ) -> None:
