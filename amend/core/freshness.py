@@ -227,12 +227,12 @@ def _age(version: Version, max_age: timedelta | None) -> str:
 
 
 def explain(
-    judgement: Judgement, known: Mapping[Source, tuple[Fingerprint, Explained]], look: Look
+    judgement: Judgement, known: Mapping[Source, tuple[Fingerprint, Explained | None]], look: Look
 ) -> Judgement:
     """The same judgement with `edited` and `deleted` settled where git has been asked.
 
     `known` maps a source to what it looked like when git was asked and what git said; an answer
-    about another look than the present one does not count.
+    about another look than the present one does not count. None: it had nothing to say.
     """
     if all(cause.settled for cause in judgement.causes):
         return judgement
@@ -241,10 +241,11 @@ def explain(
     for cause in judgement.causes:
         source = by_spec.get(cause.source)
         told = known.get(source) if source is not None and not cause.settled else None
-        if source is None or told is None or told[0] != look(source):
+        said = told[1] if told is not None else None
+        if source is None or told is None or said is None or told[0] != look(source):
             causes.append(cause)
             continue
-        committed, commit = told[1].committed, told[1].commit
+        committed, commit = said.committed, said.commit
         kind = cause.kind
         if committed and kind is CauseKind.EDITED:
             kind = CauseKind.COMMITTED

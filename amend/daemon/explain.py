@@ -19,6 +19,7 @@ from amend.core.model import (
     ABSENT,
     AbsentPrint,
     CauseKind,
+    EntryName,
     FilePrint,
     Fingerprint,
     NoPrint,
@@ -63,6 +64,9 @@ class Unbased:
     ts: datetime | None
     sources: tuple[tuple[Source, Fingerprint, int], ...]
 
+
+AskedBy = dict[Question, list[tuple[EntryName, int]]]
+"""Who wants to know: entries, and the ids of their versions."""
 
 Told = dict[Source, tuple[Fingerprint, Explained]]
 """What git said of each source, and of which look. A source that is not in it is not settled."""

@@ -47,6 +47,7 @@ from amend.core.model import (
 )
 from amend.core.policy import Mark
 from amend.daemon.changes import Changes
+from amend.daemon.explain import AskedBy, Question, Told
 from amend.daemon.ground import Ground, NeedsWorker
 from amend.edge.files.look import changed_at_ns
 from amend.edge.store import EntryRow, Recorded, Store, payload_digest
@@ -127,9 +128,8 @@ class Memory:
         self.is_lenient = True
         self.on_changed: Callable[[], None] = lambda: None  # the cache file may need a write
         self.on_behind: Callable[[], None] = lambda: None  # `catch_up` is due
-        self.unsettled: set[EntryName] = set()  # verdicts that git shall explain
         self.unwritten: set[EntryName] = set()  # the cache file may not say of these what it should
-        self.unbased: set[EntryName] = set()  # versions whose baselines git shall decide
+        self.to_base: set[EntryName] = set()  # of `_unbased`, those that git was not asked about
         self.marks = 0
         self.restores = 0
         self._store = store
@@ -137,7 +137,9 @@ class Memory:
         self._now = now
         self._known: dict[EntryName, Known] = {}
         self._dependents = Dependents()
-        self._explained: dict[Source, tuple[Fingerprint, Explained]] = {}
+        self._unbased: set[EntryName] = set()  # with versions whose baselines git shall decide
+        self._unexplained: set[EntryName] = set()  # whose causes git may explain
+        self._explained: dict[Source, tuple[Fingerprint, Explained | None]] = {}
         self._unsaved: dict[EntryName, Known] = {}
         self._stood: dict[tuple[Remembered, bytes], Standing] = {}
         self._declined: set[EntryName] = set()
@@ -272,8 +274,9 @@ class Memory:
     def _take(self, known: Known, judgement: Judgement) -> None:
         """Make `judgement` the known one; publish it when it says something new."""
         name, before = known.entry.name, known.judgement
-        unsettled = any(not cause.settled for cause in judgement.causes)
-        (self.unsettled.add if unsettled else self.unsettled.discard)(name)
+        if name not in self._unexplained and any(not c.settled for c in judgement.causes):
+            self._unexplained.add(name)
+            self.on_behind()
         if before.verdict is judgement.verdict and before.causes == judgement.causes:
             known.judgement = judgement
             return
@@ -528,15 +531,54 @@ class Memory:
 
     # -- learning from git -----------------------------------------------------------------------
 
-    def explained(self, told: Mapping[Source, tuple[Fingerprint, Explained]]) -> None:
+    def explained(self, told: Told) -> None:
         """Git's word on these sources; `catch_up` judges by it what nobody asks about before."""
         self._explained.update(told)
         for source in told:
             self._outdated.update(self._dependents.of(source))
 
+    def has_questions(self) -> bool:
+        """Whether git may explain a cause and was not asked about it."""
+        while self._unexplained:
+            name = self._unexplained.pop()
+            if self._questions(name):
+                self._unexplained.add(name)
+                return True
+        return False
+
+    def take_questions(self) -> AskedBy:
+        """All that git may explain. What it does not answer is asked again when HEAD moves."""
+        asked_by: AskedBy = {}
+        while self._unexplained:
+            name = self._unexplained.pop()
+            for question, version_id in self._questions(name):
+                asked_by.setdefault(question, []).append((name, version_id))
+        self._explained.update({question.source: (question.now, None) for question in asked_by})
+        return asked_by
+
+    def _questions(self, name: EntryName) -> list[tuple[Question, int]]:
+        """What git was not asked yet about the entry, each with the version it is about."""
+        known = self.known(name)
+        version = known.judgement.version if known is not None else None
+        if known is None or version is None:
+            return []
+        open_specs = {cause.source for cause in known.judgement.causes if not cause.settled}
+        found = []
+        for source, then in zip(version.sources, version.fingerprints, strict=True):
+            if source.kind is SourceKind.FILE and source.spec in open_specs:
+                try:
+                    now = self.ground.last(source)
+                except NeedsWorker:
+                    continue  # judged again once it was looked at
+                told = self._explained.get(source)
+                if told is None or told[0] != now:
+                    found.append((Question(source, then, now), version.id))
+        return found
+
     def head_moved(self) -> None:
         """What git said was about another HEAD; everything stale is explained again."""
         self._explained.clear()
+        self.to_base |= self._unbased
         self._outdated.update(
             name for name, k in self._known.items() if k.judgement.verdict is Verdict.STALE
         )
@@ -569,7 +611,7 @@ class Memory:
         for name in names:
             known = self._known.get(name)
             if known is None or not _waits(known):
-                self.unbased.discard(name)
+                self._unbased.discard(name)
 
     def moved(self, name: EntryName, version_id: int, source: Source, new: RelPath) -> None:
         """Follow a cited file that git says was renamed, in every version that rests on it so."""
@@ -691,8 +733,8 @@ class Memory:
         del self._known[name]
         self.unwritten.discard(name)
         self._unsaved.pop(name, None)
-        self.unsettled.discard(name)
-        self.unbased.discard(name)
+        self._unexplained.discard(name)
+        self._unbased.discard(name)
         self._rest_on(name, known.entry.versions, ())
 
     def _rest_on(
@@ -710,7 +752,8 @@ class Memory:
 
     def _note_unbased(self, known: Known) -> None:
         if _waits(known):
-            self.unbased.add(known.entry.name)
+            self._unbased.add(known.entry.name)
+            self.to_base.add(known.entry.name)
 
 
 def _waits(known: Known) -> bool:

@@ -7,39 +7,21 @@ arrives as a refinement.
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from amend.core.freshness import Explained
 from amend.core.model import (
-    EntryName,
-    FilePrint,
-    Fingerprint,
-    RelPath,
     SiblingRule,
     Source,
-    SourceKind,
     Verdict,
 )
-from amend.daemon.by_content import at_hash
+from amend.daemon.asking import Asking, Whereabouts
 from amend.daemon.cache_file import CacheFile
 from amend.daemon.contracts import Contracts
-from amend.daemon.explain import (
-    Question,
-    Told,
-    Unbased,
-    at_head,
-    base_versions,
-    lf_blob,
-    moves_of,
-    with_commits,
-)
-from amend.daemon.memory import TO_BE_BASED, Memory, finish_large, pending_oid
+from amend.daemon.memory import Memory, finish_large
 from amend.daemon.siblings import Sibling
-from amend.edge.files.look import modified_at_ns
 from amend.edge.git.head import (
     NO_HEAD,
     HeadState,
@@ -54,7 +36,6 @@ from amend.edge.git.run import GitFailed
 from amend.edge.watch.interface import Watch
 from amend.errors import Refused
 from amend.formats.agent_cache import FILE_NAME
-from amend.formats.contract import Reference
 
 # git is asked once the mark has reached whoever listens: its worker would take their turn.
 GIT_AFTER_S: Final = 0.01
@@ -119,7 +100,7 @@ class Worktree:
         self._worktrees_key = SignalKey(self, Signal.WORKTREES)
         self._aimed: set[tuple[bytes, bytes]] = set()
         self._wake = asyncio.Event()
-        self._unanswered: set[EntryName] = set()
+        self._asking = Asking(memory, self._whereabouts)
         self._tracked_asked = False
         self._busy = False
         self._busy_since_s: float | None = None
@@ -185,7 +166,6 @@ class Worktree:
         self.head = head
         self._aim_at_head()
         if moved:
-            self._unanswered.clear()
             self.memory.head_moved()
             self._wake.set()
 
@@ -255,8 +235,7 @@ class Worktree:
             not self._tracked_asked
             or self._is_head_due
             or self.memory.is_behind
-            or not self.memory.unsettled <= self._unanswered
-            or not self.memory.unbased <= self._unanswered
+            or self._asking.has_questions
         )
 
     def stop(self) -> None:
@@ -305,167 +284,26 @@ class Worktree:
             assert self.places is not None
             self._head_is(await asyncio.to_thread(read_head, self.places), moved=False)
         await self.memory.catch_up()
-        heads = self._heads()
-        outdated: set[EntryName] = set()
-        names = (self.memory.unsettled | self.memory.unbased) - self._unanswered
         try:
             if not self._tracked_asked:
                 self._tracked_asked = True
                 assert self.places is not None
                 tracked = await asyncio.to_thread(is_tracked, self.places, FILE_NAME)
                 self.cache_file.set_tracked(tracked)
-            await self._base()
-            await self._resolve()
-            outdated = await self._explain()
+            self.contracts.cite(await self._asking.ask())
             self.git_problem = None
         except (GitFailed, Refused) as error:
             self.git_problem = error.message
             if self.cache_file.tracked is None:
                 self.cache_file.set_tracked(True)  # not known, so not written
-        if self._heads() == heads:
-            # git has no more to say of these HEADs; asked again when one moves.
-            still_open = self.memory.unsettled | self.memory.unbased
-            self._unanswered |= (names & still_open) - outdated
 
-    def _heads(self) -> list[tuple[str | None, str | None]]:
-        """What git was asked about, when it is asked; an operation that ends changes none of it."""
-        heads = [self.head, *(sibling.head for sibling in self.siblings.values())]
-        return [(head.symref, head.oid) for head in heads]
-
-    def _is_still(self, repository: str | None, head: HeadState) -> bool:
-        now = self._git_of(repository)[1]
-        return (now.symref, now.oid) == (head.symref, head.oid)
-
-    def _git_of(self, repository: str | None) -> tuple[RepositoryPlaces | None, HeadState, bytes]:
-        """Whom to ask about a source there: places, what is "now", and the root."""
+    def _whereabouts(self, repository: str | None) -> Whereabouts:
         if repository is None:
-            return self.places, self.head, self.root
+            return Whereabouts(self.places, self.head, self.root)
         sibling = self.siblings.get(repository)
         if sibling is None:
-            return None, NO_HEAD, self.root
-        return sibling.places, sibling.head, sibling.root
-
-    async def _base(self) -> None:
-        unbased: dict[str | None, list[Unbased]] = {}
-        owners: dict[int, EntryName] = {}
-        for name in list(self.memory.unbased):
-            known = self.memory.known(name)
-            for version in known.entry.versions if known is not None else ():
-                waiting = [
-                    source
-                    for source, look in zip(version.sources, version.fingerprints, strict=True)
-                    if look == TO_BE_BASED
-                ]
-                owners[version.id] = name
-                for repository in dict.fromkeys(source.repository for source in waiting):
-                    there = [source for source in waiting if source.repository == repository]
-                    looks = tuple([await self._look(source) for source in there])
-                    asked = Unbased(version.id, version.ts, looks)
-                    unbased.setdefault(repository, []).append(asked)
-        now = datetime.now(UTC)
-        for repository, asked_there in unbased.items():
-            places, head, root = self._git_of(repository)
-            based = await asyncio.to_thread(base_versions, places, head, root, asked_there, now)
-            self.memory.based({id_: (owners[id_], prints) for id_, prints in based.items()})
-
-    async def _resolve(self) -> None:
-        """What the hashes of contracts stand for: one question for each commit."""
-        owners: dict[int, EntryName] = {}
-        asked: dict[tuple[str | None, str], list[tuple[int, Reference]]] = {}
-        for name in list(self.memory.unbased):
-            known = self.memory.known(name)
-            for version in known.entry.versions if known is not None else ():
-                owners[version.id] = name
-                for source, look in zip(version.sources, version.fingerprints, strict=True):
-                    oid = pending_oid(look)
-                    if oid is not None:
-                        there = asked.setdefault((source.repository, oid), [])
-                        there.append((version.id, Reference(source, oid)))
-        told: dict[int, dict[Source, Fingerprint]] = {}
-        for (repository, oid), references in asked.items():
-            places, _, root = self._git_of(repository)
-            if places is None:
-                continue  # asked again when it is there
-            wanted = [reference for _, reference in references]
-            prints = await asyncio.to_thread(at_hash, places, oid, wanted)
-            for version_id, reference in references:
-                found = prints[reference]
-                if isinstance(found, FilePrint):
-                    found = replace(found, mode=0)  # a hash in a contract is of bytes alone
-                    now = self.memory.ground.last(reference.source)
-                    if isinstance(now, FilePrint) and now.blob != found.blob:
-                        lf = await asyncio.to_thread(lf_blob, root, reference.source.path, now.blob)
-                        if lf == found.blob:  # git wrote it with CRLF
-                            found = replace(found, blob=now.blob)
-                told.setdefault(version_id, {})[reference.source] = found
-        if told:
-            self.memory.based({id_: (owners[id_], prints) for id_, prints in told.items()})
-            self.contracts.cite({owners[id_] for id_ in told})
-
-    async def _look(self, source: Source) -> tuple[Source, Fingerprint, int]:
-        ground = self.memory.ground
-        look = await ground.look_patiently(source)
-        seen = ground.last_look(source)
-        return source, look, modified_at_ns(seen.stat) if seen is not None else 0
-
-    async def _explain(self) -> set[EntryName]:
-        """The entries whose sources changed while git was being asked about them."""
-        questions: dict[str | None, dict[Question, list[tuple[EntryName, int]]]] = {}
-        for name in self.memory.unsettled - self._unanswered:
-            known = self.memory.known(name)
-            version = known.judgement.version if known is not None else None
-            if known is None or version is None:
-                continue
-            open_specs = {cause.source for cause in known.judgement.causes if not cause.settled}
-            for source, then in zip(version.sources, version.fingerprints, strict=True):
-                if source.kind is SourceKind.FILE and source.spec in open_specs:
-                    now = self.memory.ground.last(source)
-                    there = questions.setdefault(source.repository, {})
-                    question = Question(source, then, now)
-                    there.setdefault(question, []).append((name, version.id))
-        outdated: set[EntryName] = set()
-        for repository, there in questions.items():
-            await self._explain_there(repository, there)
-            for question, askers in there.items():
-                if self.memory.ground.last(question.source) != question.now:
-                    outdated.update(name for name, _ in askers)
-        return outdated
-
-    async def _explain_there(
-        self,
-        repository: str | None,
-        asked_by: Mapping[Question, list[tuple[EntryName, int]]],
-    ) -> None:
-        asked = list(asked_by)
-        places, head, root = self._git_of(repository)
-        if repository is not None and places is not None and needs_git(places):
-            return  # a sibling's reftable is not read; why it changed stays open
-        if places is None:
-            edited = Explained(committed=False)
-            await self._take(repository, head, {q.source: (q.now, edited) for q in asked})
-            return
-        told = await asyncio.to_thread(at_head, places, head, root, asked)
-        if not await self._take(repository, head, told):
-            return
-        if repository is None or self.siblings[repository].is_worktree:
-            for some in _each_path_once(asked):
-                moves = await asyncio.to_thread(moves_of, places, head, root, some)
-                if not self._is_still(repository, head):
-                    break
-                for question in some:
-                    if question.source.path in moves:
-                        new = moves[question.source.path]
-                        for name, version_id in asked_by[question]:
-                            self.memory.moved(name, version_id, question.source, new)
-        told = await asyncio.to_thread(with_commits, places, head, told)
-        await self._take(repository, head, told)
-
-    async def _take(self, repository: str | None, head: HeadState, told: Told) -> bool:
-        """Give what git said to the memory, unless it was about a HEAD that is no more."""
-        if self._is_still(repository, head):
-            self.memory.explained(told)
-            await self.memory.catch_up()
-        return self._is_still(repository, head)
+            return Whereabouts(None, NO_HEAD, self.root)
+        return Whereabouts(sibling.places, sibling.head, sibling.root, sibling.is_worktree)
 
     # -- telling ---------------------------------------------------------------------------------
 
@@ -485,16 +323,3 @@ class Worktree:
             if known is not None:
                 counts[known.judgement.verdict] += 1
         return counts
-
-
-def _each_path_once(asked: Iterable[Question]) -> list[list[Question]]:
-    """The questions in as few lists as have no path twice: findings may have seen a file in
-    different states."""
-    lists: list[dict[RelPath, Question]] = []
-    for question in asked:
-        path = question.source.path
-        free = next((each for each in lists if path not in each), None)
-        if free is None:
-            lists.append(free := {})
-        free[path] = question
-    return [list(each.values()) for each in lists]

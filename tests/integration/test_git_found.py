@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from amend.core.model import EntryName, Kind, Place, Source, SourceKind, Version
-from amend.daemon import worktree as worktree_module
+from amend.daemon import asking as asking_module
 from amend.daemon.answers import Answers
 from amend.daemon.memory import Memory
 from amend.daemon.tending import Options, Tending
@@ -102,7 +102,7 @@ async def test_the_commit_is_told_also_when_a_rebase_ends_while_git_is_asked(
 ) -> None:
     loop = asyncio.get_running_loop()
     marker = repository.root / ".git/rebase-merge"
-    original = worktree_module.with_commits
+    original = asking_module.with_commits
 
     def with_commits(*arguments: Any) -> Any:
         told = original(*arguments)
@@ -115,7 +115,7 @@ async def test_the_commit_is_told_also_when_a_rebase_ends_while_git_is_asked(
     async def refresh() -> None:
         worktree.refresh_head()
 
-    monkeypatch.setattr(worktree_module, "with_commits", with_commits)
+    monkeypatch.setattr(asking_module, "with_commits", with_commits)
     with closing(Store(":memory:")) as store:
         tending = Tending(store, None, None, Options(), inline_bytes_max=None)
         worktree = tending.add(os.fsencode(repository.root))
@@ -133,14 +133,11 @@ async def test_the_commit_is_told_also_when_a_rebase_ends_while_git_is_asked(
         assert [cause.commit is not None for cause in known.judgement.causes] == [True]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Worktree._unanswered knows entries, not which of their sources were asked"
-)
 async def test_what_is_edited_while_git_is_asked_about_another_source_is_asked_as_well(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    original = worktree_module.at_head
+    original = asking_module.at_head
 
     def at_head(*arguments: Any) -> Any:
         told = original(*arguments)
@@ -160,12 +157,35 @@ async def test_what_is_edited_while_git_is_asked_about_another_source_is_asked_a
         known = worktree.memory.put(name, Version(0, sources, looks, None), b"{}", Place.STORE)
         repository.write("a.py", "edited\n")
         worktree.memory.touched(sources)
-        monkeypatch.setattr(worktree_module, "at_head", at_head)
+        monkeypatch.setattr(asking_module, "at_head", at_head)
 
         while not worktree.settled:
             await worktree.ask_git()
 
         assert [cause.settled for cause in known.judgement.causes] == [True, True]
+
+
+async def test_what_is_recorded_again_is_asked_about_again(repository: Repository) -> None:
+    source = Source(SourceKind.FILE, b"a.py")
+    with closing(Store(":memory:")) as store:
+        tending = Tending(store, None, None, Options(), inline_bytes_max=None)
+        worktree = tending.add(os.fsencode(repository.root))
+        look = worktree.memory.ground.look(source)
+        name = EntryName(Kind.PATTERN, "k")
+        told = []
+        for payload in (b"{}", b"[]"):
+            known = worktree.memory.put(
+                name, Version(0, (source,), (look,), None), payload, Place.STORE
+            )
+            repository.write("a.py", "edited\n")
+            worktree.memory.touched([source])
+            while not worktree.settled:
+                await worktree.ask_git()
+            told.append([cause.settled for cause in known.judgement.causes])
+            worktree.memory.delete(known)
+            repository.write("a.py", "one\n")
+
+        assert told == [[True], [True]]
 
 
 def test_a_file_is_followed_for_each_state_that_findings_saw_it_in(
