@@ -5,6 +5,7 @@ Source: the seed's file formats, research/landscape.md section 1.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -51,7 +52,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`problem`: why amend leaves the file as it is; its lines are understood as far as possible."""
+    """`problem`: why amend leaves the file as it is; as far as possible its lines are understood."""
 
     lines: tuple[Line, ...]
     problem: str | None = None
@@ -77,3 +78,52 @@ class Child:
     kind: LineKind
     name: str
     title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """One directory of a tree. `path`: below the tree's root, "" for the root itself.
+
+    `children` and `notes` (by file name) are what is on disk; `index` None: there is none.
+    """
+
+    path: str
+    index: Document | None
+    children: tuple[Child, ...]
+    notes: Mapping[str, Document]
+    dictionary: Document | None = None
+
+
+# -- edits of an index -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddLine:
+    kind: LineKind
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropLine:
+    kind: LineKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameLine:
+    """Its description and its place stay."""
+
+    kind: LineKind
+    name: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeLine:
+    kind: LineKind
+    name: str
+    text: str
+
+
+LineEdit = AddLine | DropLine | RenameLine | DescribeLine
