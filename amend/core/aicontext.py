@@ -52,7 +52,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`problem`: why amend leaves the file as it is; as far as possible its lines are understood."""
+    """`problem`: why amend leaves the file alone; its lines are understood as far as possible."""
 
     lines: tuple[Line, ...]
     problem: str | None = None
