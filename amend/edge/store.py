@@ -45,9 +45,10 @@ from amend.core.model import (
     path_text,
 )
 from amend.core.policy import Mark
+from amend.edge.store_trees import TREES_SCHEMA, TreeRecords
 from amend.errors import Refused, Unavailable
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 # An enum's own call takes four times as long, and a start has 300,000 of them.
 _KINDS: Final = {kind.value: kind for kind in Kind}
@@ -96,6 +97,9 @@ CREATE TABLE changes (
     previous TEXT NOT NULL, verdict TEXT NOT NULL, causes TEXT NOT NULL
 );
 """
+
+# What each later schema adds to the one before.
+_STEPS: Final = {2: TREES_SCHEMA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ class Store:
         self.problems: list[str] = []
         self._prints: dict[Fingerprint, Fingerprint] = {}
         self._db = self._open_sound()
+        self.trees = TreeRecords(self._db)
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -191,10 +196,8 @@ class Store:
                     f"this one knows {SCHEMA_VERSION})",
                     hint="upgrade amend, or set AMEND_STATE_DIR to another directory",
                 )
-            if version == 0:
-                db.executescript(
-                    f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
-                )
+            if version < SCHEMA_VERSION:
+                self._migrate(db, version)
             # A damaged page shows here rather than in the middle of an answer.
             (sound,) = db.execute("PRAGMA quick_check(1)").fetchone()
             if sound != "ok":
@@ -206,6 +209,20 @@ class Store:
             raise
         return db
 
+    def _migrate(self, db: sqlite3.Connection, version: int) -> None:
+        """All steps or none; what an older amend could still open is kept beside it."""
+        if version > 0 and self.path != ":memory:":
+            kept = f"{self.path}.schema-{version}"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(kept)
+            db.execute("VACUUM INTO ?", (kept,))
+            os.chmod(kept, 0o600)
+        steps = "".join(step for to, step in _STEPS.items() if to > version)
+        first = _SCHEMA if version == 0 else ""
+        db.executescript(
+            f"BEGIN IMMEDIATE;{first}{steps}PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
+        )
+
     @classmethod
     def scratch_copy(cls, path: str) -> "Store":
         """A private copy in memory of the store at `path`, or an empty one; `path` is only read."""
@@ -214,6 +231,9 @@ class Store:
             try:
                 with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
                     db.backup(copy._db)
+                (version,) = copy._db.execute("PRAGMA user_version").fetchone()
+                if version < SCHEMA_VERSION:
+                    copy._migrate(copy._db, version)
             except sqlite3.DatabaseError as error:
                 copy.problems.append(f"{path}: the store cannot be read: {error}")
         return copy

@@ -1,5 +1,7 @@
 """The store: what is written comes back, and no damage is silent."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +25,7 @@ from amend.core.model import (
     Version,
 )
 from amend.edge.store import RepoRow, Store, payload_digest
+from amend.edge.store_trees import DERIVED_MAX, NoteRow
 from amend.errors import Refused
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -154,6 +157,67 @@ def test_a_store_of_a_newer_amend_is_refused_untouched(tmp_path: Path) -> None:
         Store(str(path))
 
     assert path.read_bytes() == before
+
+
+def as_of_schema_1(path: Path) -> None:
+    """A store that an amend without memory trees wrote."""
+    store = Store(str(path))
+    record(store)
+    for table in ("tree_notes", "tree_lines"):
+        store._db.execute(f"DROP TABLE {table}")
+    store._db.execute("PRAGMA user_version=1")
+    store.close()
+
+
+def test_an_older_store_is_taken_forward_and_kept_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    as_of_schema_1(path)
+
+    store = Store(str(path))
+
+    assert len(list(store.entries("r"))) == 1
+    assert store.trees.notes(b"/r", b"memory") == {}
+    with closing(sqlite3.connect(tmp_path / "db.schema-1")) as kept:
+        assert kept.execute("PRAGMA user_version").fetchone() == (1,)
+        assert kept.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+    assert (tmp_path / "db.schema-1").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_scratch_copy_of_an_older_store_is_taken_forward(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    as_of_schema_1(path)
+
+    copy = Store.scratch_copy(str(path))
+
+    assert copy.trees.notes(b"/r", b"memory") == {}
+    with closing(sqlite3.connect(path)) as untouched:
+        assert untouched.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_the_notes_of_a_tree_are_remembered_by_root_and_tree() -> None:
+    store, row = Store(":memory:"), NoteRow(b"stat", b"blob", "a title \udcff")
+
+    with store.transaction():
+        store.trees.save_notes(b"/r", b"memory", (), {"a/b.aicontext": row, "c": row})
+        store.trees.save_notes(b"/r", b"memory", ["c"], {})
+        store.trees.save_notes(b"/other", b"memory", (), {"d": row})
+
+    assert store.trees.notes(b"/r", b"memory") == {"a/b.aicontext": row}
+
+
+def test_the_descriptions_of_a_line_are_remembered_the_newest_few() -> None:
+    store = Store(":memory:")
+
+    with store.transaction():
+        store.trees.add_lines(b"/r", b"memory", "a", [("seen", "")])
+        for n in range(DERIVED_MAX + 3):
+            store.trees.add_lines(b"/r", b"memory", "a", [("said", f"title {n}")])
+
+    assert store.trees.lines(b"/r", b"memory", "a") == {
+        "seen": set(),
+        "said": {f"title {n}" for n in range(3, DERIVED_MAX + 3)},
+    }
+    assert store.trees.lines(b"/r", b"memory", "b") == {}
 
 
 def test_a_scratch_copy_leaves_the_store_alone(tmp_path: Path) -> None:
