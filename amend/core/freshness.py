@@ -2,6 +2,7 @@
 
 The rule (DESIGN section 4): a version is supported when every source matches its fingerprint. The
 newest supported version answers; when none is, the newest one does, stale or unknown, with causes.
+A note is the text that is in its file, so of a note the newest version alone can answer.
 
 Guarantees: no entry is fresh with a source that was not looked at, that could not be looked at, or
 that has no fingerprint; `look` is asked about a version's sources only when no newer version is
@@ -47,6 +48,9 @@ NAMES_IN_CAUSE_MAX: Final = 20
 # Of a cited line: a minified file is one.
 LINE_IN_CAUSE_BYTES_MAX: Final = 500
 
+# What a person says needs no file: fresh for as long as it is there.
+_MAY_REST_ON_NOTHING: Final = frozenset({Kind.PATTERN, Kind.NOTE})
+
 
 @dataclass(frozen=True, slots=True)
 class Explained:
@@ -81,7 +85,8 @@ def judge(
         return Judgement(Verdict.STALE, newest, causes)
     first: tuple[Cause, ...] = ()
     drift: tuple[str, ...] = ()
-    for version in entry.versions:
+    may_answer = entry.versions[:1] if entry.name.kind is Kind.NOTE else entry.versions
+    for version in may_answer:
         compared = compare(entry.name.kind, version, look, stands, all_of_them=version is newest)
         causes = compared.causes
         if all(cause.kind is CauseKind.MOVED for cause in causes) and not version.problems:
@@ -117,7 +122,7 @@ def compare(
 
     Causes of kind `moved` do not count against it. Expiry is not looked at.
     """
-    if not version.sources and kind is not Kind.PATTERN:
+    if not version.sources and kind not in _MAY_REST_ON_NOTHING:
         nothing = Cause(CauseKind.NO_BASELINE, detail="names no files, so nothing can be checked")
         return Compared((nothing,))
     causes: list[Cause] = []

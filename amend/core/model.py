@@ -41,6 +41,11 @@ class Kind(StrEnum):
     TOPIC = "topic"
     PATTERN = "pattern"
     CONTRACT = "contract"
+    NOTE = "note"
+
+
+IN_CACHE_FILE: Final = frozenset({Kind.TOPIC, Kind.PATTERN})
+"""The others have files of their own, in which amend marks nothing."""
 
 
 class SourceKind(StrEnum):

@@ -1,8 +1,9 @@
 """The memory of one worktree: its entries, what they rest on, and the verdict on each.
 
-The only holder of entries in memory. It learns from the cache file (`ingest`), from the API
-(`put`, `delete`), from the watch (`touched`) and from git (`explained`, `based`, `moved`), judges
-what each of these may have changed, and publishes the verdicts that did change.
+The only holder of entries in memory. It learns from the cache file (`ingest`), from contracts and
+notes (`learn_documents`), from the API (`put`, `delete`), from the watch (`touched`) and from git
+(`explained`, `based`, `moved`), judges what each of these may have changed, and publishes the
+verdicts that did change.
 
 Guarantees: `answer` judges by looks taken after it was called; a version is recorded durably before
 its entry is served or its file is written; a state change never awaits in its middle.
@@ -28,6 +29,7 @@ from amend.core.freshness import (
     with_move,
 )
 from amend.core.model import (
+    IN_CACHE_FILE,
     VERSIONS_MAX,
     Cause,
     CauseKind,
@@ -107,6 +109,20 @@ class Known:
             if digest == self.file_digest:
                 return version
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a file of its own says: a contract, a note.
+
+    `version` is asked for when the payload is none that the entry has, and gets its newest one.
+    `is_said_anew`: also when it is, because somebody has just said so again.
+    """
+
+    name: EntryName
+    payload: bytes
+    version: Callable[[Version | None], Version]
+    is_said_anew: bool = False
 
 
 class Memory:
@@ -291,7 +307,7 @@ class Memory:
         elif before.version is None:
             return  # the first look after a start found what the store had
         self._publish(name, before.verdict, judgement)
-        self.unwritten.add(name)
+        self._note_unwritten(name)
         self.on_changed()
 
     def _publish(self, name: EntryName, previous: Verdict, judgement: Judgement) -> None:
@@ -376,7 +392,7 @@ class Memory:
         if (known.mark, known.has_stale_field) != (item.stale, item.has_stale_field):
             known.mark, known.has_stale_field = item.stale, item.has_stale_field
             self._store.save_mark(known.row, item.stale, has_stale_field=item.has_stale_field)
-            self.unwritten.add(name)
+            self._note_unwritten(name)
         return is_news
 
     def _baselines(
@@ -400,10 +416,10 @@ class Memory:
             elif by_time:
                 prints.append(TO_BE_BASED)
             else:
-                prints.append(self._print_at(source, written_ns))
+                prints.append(self.print_at(source, written_ns))
         return tuple(prints)
 
-    def _print_at(self, source: Source, written_ns: int) -> Fingerprint:
+    def print_at(self, source: Source, written_ns: int) -> Fingerprint:
         """What `source` looked like at `written_ns`: as now, unless it has changed since."""
         self.ground.hold((source,))
         try:
@@ -444,33 +460,57 @@ class Memory:
         self.on_changed()
         return known
 
-    # -- learning from contracts -----------------------------------------------------------------
+    # -- learning from files of their own --------------------------------------------------------
 
     def learn_contract(
         self, name: EntryName, payload: bytes, version: Callable[[], Version]
     ) -> None:
         """Take in a contract's document; `version` is asked for when its bytes are new."""
-        known = self._known.get(name)
-        digest = payload_digest(payload)
-        if known is not None and known.digests[0] == digest:
+        self.learn_documents([Learnt(name, payload, lambda _: version())])
+
+    def learn_documents(self, documents: Iterable[Learnt]) -> None:
+        """Take in what files of their own say, all in one transaction."""
+        news = [each for each in documents if self._is_news(each)]
+        if not news:
             return
         with self._store.transaction():
-            known = known or self._remembered(name)
-            if known is None or digest not in known.digests:
-                self._record(name, known, version(), payload, place=Place.STORE, file_digest=b"")
-            else:
-                self._promote(known, digest)
-        self.rejudge((name,))
+            for each in news:
+                self._learn_document(each)
+        self.rejudge([each.name for each in news])
         self.settle()
+        if self.to_base:
+            self.on_behind()  # also where no verdict has changed
+
+    def _is_news(self, document: Learnt) -> bool:
+        known = self._known.get(document.name)
+        is_same = known is not None and known.digests[0] == payload_digest(document.payload)
+        return document.is_said_anew or not is_same
+
+    def _learn_document(self, document: Learnt) -> None:
+        name, payload = document.name, document.payload
+        digest = payload_digest(payload)
+        known = self._known.get(name) or self._remembered(name)
+        if known is not None and digest in known.digests and not document.is_said_anew:
+            self._promote(known, digest)
+            self._place(known, Place.STORE, b"")  # it may have been forgotten
+            return
+        version = document.version(known.entry.versions[0] if known is not None else None)
+        self._record(name, known, version, payload, place=Place.STORE, file_digest=b"")
 
     def forget_contract(self, name: EntryName) -> None:
         """Its file is gone; the store remembers its versions, should it come back."""
-        known = self._known.get(name)
-        if known is None:
+        self.forget_documents((name,))
+
+    def forget_documents(self, names: Iterable[EntryName]) -> None:
+        """`forget_contract` for several, in one transaction."""
+        gone = [known for name in names if (known := self._known.get(name)) is not None]
+        if not gone:
             return
         with self._store.transaction():
-            self._remove(known, for_good=False)
-        self._publish(name, known.judgement.verdict, _NO_MISSING)
+            for known in gone:
+                self._remove(known, for_good=False)
+        for known in gone:
+            self._publish(known.entry.name, known.judgement.verdict, _NO_MISSING)
 
     def cite(
         self, name: EntryName, version_id: int, evidence: tuple[tuple[Source, Remembered], ...]
@@ -680,7 +720,7 @@ class Memory:
             known = self._known[name] = Known(row, entry, digests, place, b"")
         known.entry, known.digests, known.place = entry, digests, place
         known.file_digest = _same(file_digest, digests)
-        self.unwritten.add(name)
+        self._note_unwritten(name)
         self._note_unbased(known)
         return known
 
@@ -699,7 +739,7 @@ class Memory:
             row.id, entry, row.digests, row.place, file_digest, row.mark, row.has_stale_field
         )
         self._known[row.name] = known
-        self.unwritten.add(row.name)
+        self._note_unwritten(row.name)
         self._rest_on(row.name, (), row.versions)
         self._note_unbased(known)
         return known
@@ -718,7 +758,7 @@ class Memory:
         if known.place is place and known.file_digest == file_digest:
             return
         known.place, known.file_digest = place, file_digest
-        self.unwritten.add(known.entry.name)
+        self._note_unwritten(known.entry.name)
         self._store.save_entry(self.id, known.entry.name, place=place, file_digest=file_digest)
 
     def _remove(self, known: Known, *, for_good: bool) -> None:
@@ -749,6 +789,10 @@ class Memory:
         self.ground.drop(orphans)
         for source in orphans:
             self._explained.pop(source, None)
+
+    def _note_unwritten(self, name: EntryName) -> None:
+        if name.kind in IN_CACHE_FILE:
+            self.unwritten.add(name)
 
     def _note_unbased(self, known: Known) -> None:
         if _waits(known):
