@@ -152,9 +152,9 @@ def apply(index: Document, edits: Sequence[LineEdit]) -> bytes:
     not listed. Raises `DocumentInvalid` where the index has a problem.
     """
     _refuse_problem(index)
-    bom, original = _without_bom(index.lines)
+    bom, original = without_bom(index.lines)
     lines, added = _edited(original, edits)
-    ending = _majority(original)
+    ending = majority_ending(original)
     new: list[Line] = []
     for kind in (LineKind.DICTIONARY, LineKind.DIRECTORY, LineKind.FILE):
         texts = {name: text for (of, name), text in added.items() if of is kind}
@@ -182,8 +182,8 @@ def replace_entries(note: Document, entry: Noted) -> bytes:
     Raises `DocumentInvalid` where the note has a problem.
     """
     _refuse_problem(note)
-    bom, original = _without_bom(note.lines)
-    ending = _majority(original)
+    bom, original = without_bom(note.lines)
+    ending = majority_ending(original)
     new = _entry_lines(entry, ending)
     roles = _roles(original)
     if _Role.ENTRY not in roles:
@@ -382,7 +382,7 @@ def _edited(
 def _described(line: Line | None, text: str) -> Line | None:
     if line is None:
         return None
-    body, ending = _split_ending(line.raw)
+    body, ending = split_ending(line.raw)
     left, bar, right = body.partition(b"|")
     if not bar:
         left = left.rstrip(_SPACE_BYTES) + b" "
@@ -394,7 +394,7 @@ def _described(line: Line | None, text: str) -> Line | None:
 def _renamed(line: Line | None, new: str) -> Line | None:
     if line is None:
         return None
-    body, ending = _split_ending(line.raw)
+    body, ending = split_ending(line.raw)
     kind, colon, rest = body.partition(b":")
     cell, bar, description = rest.partition(b"|")
     old = cell.strip(_SPACE_BYTES)
@@ -434,7 +434,7 @@ def _with_added(
         # After its predecessor, so that a comment above the next line stays with that.
         at = places[before - 1] + 1 if before else places[0]
         like = lines[places[max(before - 1, 0)]].raw
-        like_ending = _split_ending(like)[1] if like.endswith(b"\n") else ending
+        like_ending = split_ending(like)[1] if like.endswith(b"\n") else ending
         line = _list_line(kind, name, texts[name], like_ending)
         inserted.setdefault(at, []).append(line)
         new.append(line)
@@ -495,17 +495,17 @@ def _blank(ending: bytes) -> Line:
     return Line(LineKind.BLANK, ending)
 
 
-def _split_ending(raw: bytes) -> tuple[bytes, bytes]:
+def split_ending(raw: bytes) -> tuple[bytes, bytes]:
     body = raw.removesuffix(b"\n").rstrip(b"\r")
     return body, raw[len(body) :]
 
 
-def _majority(lines: Iterable[Line]) -> bytes:
+def majority_ending(lines: Iterable[Line]) -> bytes:
     endings = [line.raw.endswith(b"\r\n") for line in lines if line.raw.endswith(b"\n")]
     return b"\r\n" if 2 * sum(endings) > len(endings) else b"\n"
 
 
-def _without_bom(lines: Sequence[Line]) -> tuple[bytes, tuple[Line, ...]]:
+def without_bom(lines: Sequence[Line]) -> tuple[bytes, tuple[Line, ...]]:
     if not lines or not lines[0].raw.startswith(_BOM):
         return b"", tuple(lines)
     first = replace(lines[0], raw=lines[0].raw.removeprefix(_BOM))
@@ -517,12 +517,12 @@ def _joined(
 ) -> bytes:
     """The bytes: each line ends, except the last where the original's did not."""
     raws = [
-        line.raw if line.raw.endswith(b"\n") else _split_ending(line.raw)[0] + ending
+        line.raw if line.raw.endswith(b"\n") else split_ending(line.raw)[0] + ending
         for line in lines[:-1]
     ]
     if lines:
         last = lines[-1].raw
         is_new = any(line is lines[-1] for line in new)
         unended = bool(original) and not original[-1].raw.endswith(b"\n")
-        raws.append(_split_ending(last)[0] if is_new and unended else last)
+        raws.append(split_ending(last)[0] if is_new and unended else last)
     return b"".join(raws)
