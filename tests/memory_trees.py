@@ -145,7 +145,7 @@ TOPICS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "Fakes at the edge; OWF and RPQ for real",
         "Real RPQ and OWF under test, fakes elsewhere",
         (
-            "A fake and the real thing pass the same contract test: `tests/contract`",
+            "A fake and the real thing answer alike, `{rows, next}`, or a contract test fails",
             "RPQ runs against a database of its own for each test: 40ms",
             "No sleeping: wait for a condition, 5s at most",
         ),

@@ -74,7 +74,7 @@ def lint_directories(
     tree: list[Directory], *, gone: frozenset[str] = frozenset(), unknown: bool = False
 ) -> list[Finding]:
     def exists(path: str) -> bool | None:
-        return None if unknown else path not in gone
+        return None if unknown else path not in gone and not path.startswith("memory/")
 
     return lint(
         "memory",
@@ -422,6 +422,21 @@ def test_a_path_of_which_nobody_knows_is_not_called_gone() -> None:
     assert lint_directories(tree, unknown=True) == []
 
 
+def test_a_line_for_a_file_that_is_no_note_does_not_dangle() -> None:
+    files = index("file: map.svg | How it hangs together\ndir: scans/ | On paper\nfile: b.md | B\n")
+
+    found = lint(
+        "memory",
+        directories(files),
+        today=TODAY,
+        exists=lambda path: path in ("memory/map.svg", "memory/scans"),
+        cited=lambda _: (),
+        count_tokens=len,
+    )
+
+    assert [(each.rule, each.line) for each in found] == [(Rule.DANGLING_LINE, 3)]
+
+
 # -- messages --------------------------------------------------------------------------------------
 
 
@@ -501,7 +516,7 @@ def test_paths_are_below_the_repositorys_root(tree: str, path: str) -> None:
         tree,
         directories(files),
         today=TODAY,
-        exists=lambda _: True,
+        exists=lambda _: None,
         cited=lambda _: (),
         count_tokens=len,
     )

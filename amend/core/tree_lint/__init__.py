@@ -39,7 +39,7 @@ def lint(
     for directory in directories:
         at = _joined(tree, directory.path)
         findings += _clashes(at, directory)
-        findings += _index(at, directory, elsewhere)
+        findings += _index(at, directory, elsewhere, exists)
         for name, note in directory.notes.items():
             path = _joined(at, name)
             findings += left_alone(path, note) or note_findings(path, note, today, exists, cited)
@@ -51,10 +51,14 @@ def lint(
     return sorted(findings, key=lambda found: (found.path, found.line, found.rule, found.message))
 
 
-def _index(at: str, directory: Directory, elsewhere: Elsewhere) -> list[Finding]:
+def _index(
+    at: str, directory: Directory, elsewhere: Elsewhere, exists: Callable[[str], bool | None]
+) -> list[Finding]:
     path = _joined(at, INDEX_NAME)
     if directory.index is not None:
-        return left_alone(path, directory.index) or index_findings(path, directory, elsewhere)
+        return left_alone(path, directory.index) or index_findings(
+            path, directory, elsewhere, exists
+        )
     if not directory.children:
         return []  # git knows no empty directory, and an index of nothing helps nobody
     message = f"{shown(at)} has no index: run `amend memory sync`, or add {shown(path)}"

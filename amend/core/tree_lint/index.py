@@ -1,6 +1,6 @@
 """What is wrong with an index, beside what is in its directory."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from unicodedata import normalize
 
@@ -48,8 +48,17 @@ class Elsewhere:
         return None
 
 
-def index_findings(path: str, directory: Directory, elsewhere: Elsewhere) -> list[Finding]:
+def index_findings(
+    path: str,
+    directory: Directory,
+    elsewhere: Elsewhere,
+    exists: Callable[[str], bool | None],
+) -> list[Finding]:
     """All but what keeps amend from understanding the index."""
+
+    def is_there(name: str) -> bool:
+        return exists(f"{path.removesuffix(INDEX_NAME)}{name}") is True
+
     assert directory.index is not None
     children = {child.name: child for child in directory.children}
     twice = _twice(directory.index)
@@ -61,7 +70,7 @@ def index_findings(path: str, directory: Directory, elsewhere: Elsewhere) -> lis
             if number in twice:
                 findings.append(_duplicate(path, number, directory.index, twice[number]))
                 continue
-            place = _misplaced(line, directory, children, elsewhere)
+            place = _misplaced(line, directory, children, elsewhere, is_there)
             findings += [Finding(path, number, rule, message) for rule, message in place]
             described = _description(line)
             findings += [Finding(path, number, rule, message) for rule, message in described]
@@ -116,7 +125,11 @@ def _duplicate(path: str, number: int, index: Document, kept: int) -> Finding:
 
 
 def _misplaced(
-    line: Line, directory: Directory, children: Mapping[str, Child], elsewhere: Elsewhere
+    line: Line,
+    directory: Directory,
+    children: Mapping[str, Child],
+    elsewhere: Elsewhere,
+    is_there: Callable[[str], bool],
 ) -> Iterable[tuple[Rule, str]]:
     """What is wrong with what the line names, at most one thing."""
     name, written = _listed(line), shown(_written(line))
@@ -133,7 +146,7 @@ def _misplaced(
         todo = f"write {shown(last)}" if is_here else "list it in the index beside it"
         message = f"{written} is a path, and an index lists its immediate children only: {todo}"
         yield Rule.WRONG_LEVEL, message
-    else:
+    elif not is_there(name):  # what is there and no note may be listed as well
         yield _absent(name, written, directory, elsewhere)
 
 

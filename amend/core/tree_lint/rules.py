@@ -127,7 +127,8 @@ _INDEXES: Final[Mapping[Rule, _About]] = {
     ),
     Rule.DANGLING_LINE: _About(
         "A line for something that is not there. It may be a placeholder, so amend keeps it; "
-        "comment it out (`# dir: infra/ | …`) to keep it without a finding.",
+        "comment it out (`# dir: infra/ | …`) to keep it without a finding. What is there and is "
+        "no note, a picture for example, may be listed.",
         "An index is kept up with every file that comes or goes, and following this line costs "
         "a reader a failed read.",
     ),
