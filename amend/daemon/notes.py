@@ -48,6 +48,9 @@ SOURCES_MAX: Final = 1000
 # Would stand for something else in a key, or cannot be sent: `:` ends a tree's name.
 _ESCAPED: Final = re.compile(r"[%:\x00-\x1f\x7f\udc80-\udcff]")
 
+NOBODY: Final[Mapping[str, int]] = {}
+"""Nobody knows of any note when it was written."""
+
 _KINDS: Final = {stat.S_IFREG: SourceKind.FILE, stat.S_IFDIR: SourceKind.LISTING}
 
 
@@ -77,27 +80,30 @@ class Notes:
         `written_ns`: its ctime, where somebody wrote it while amend watched. None: nobody knows
         when, as at a start and after a checkout, and its date decides.
         """
-        self._take_in({key: data}, _Moment(written_ns))
+        self.learn_all({key: data}, {} if written_ns is None else {key: written_ns})
 
-    def learn_all(self, notes: Mapping[str, bytes]) -> None:
-        """`learn` for many of which nobody knows when they were written."""
-        self._take_in(notes, _Moment(None))
+    def learn_all(self, notes: Mapping[str, bytes], written_ns: Mapping[str, int] = NOBODY) -> None:
+        """`learn` for many, in one transaction; `written_ns` has those of which somebody knows."""
+        self._take_in(notes, {key: _Moment(at) for key, at in written_ns.items()})
 
     def saved(self, key: str, data: bytes) -> None:
         """Take in what somebody has just said through amend, whatever date it has, also when the
         note says it already."""
-        self._take_in({key: data}, _Moment(time.time_ns(), is_said_now=True))
+        self._take_in({key: data}, {key: _Moment(time.time_ns(), is_said_now=True)})
 
     def forget(self, key: str) -> None:
         """The note is gone. Its versions wait for it to come back."""
         self._memory.forget_documents((EntryName(Kind.NOTE, key),))
+
+    def knows(self, key: str) -> bool:
+        return self._memory.known(EntryName(Kind.NOTE, key)) is not None
 
     def forget_all_but(self, keys: Set[str]) -> None:
         """Forget what the store knows and no tree has."""
         notes = (name for name in self._memory.names() if name.kind is Kind.NOTE)
         self._memory.forget_documents([name for name in notes if name.key not in keys])
 
-    def _take_in(self, notes: Mapping[str, bytes], moment: "_Moment") -> None:
+    def _take_in(self, notes: Mapping[str, bytes], moments: Mapping[str, "_Moment"]) -> None:
         found: dict[str, Source | None] = {}  # in backticks, for all of them
         learnt, empty = [], []
         for key, data in notes.items():
@@ -107,6 +113,7 @@ class Notes:
                 empty.append(name)  # just created, or a heading alone
                 continue
             read = _Read(said or Noted(None, "", ()), citations(document), document.problem)
+            moment = moments.get(key, _UNKNOWN)
             version = partial(self._version, read, moment, found)
             learnt.append(Learnt(name, _payload(read), version, moment.is_said_now))
         self._memory.learn_documents(learnt)
@@ -193,6 +200,9 @@ class _Moment:
 
     written_ns: int | None
     is_said_now: bool = False
+
+
+_UNKNOWN: Final = _Moment(None)
 
 
 # -- payloads --------------------------------------------------------------------------------------
