@@ -27,7 +27,6 @@ from amend.daemon.logs import Log
 from amend.daemon.socket_keeper import SocketKeeper
 from amend.daemon.tending import Configured, Options, Tending
 from amend.daemon.workers import Workers
-from amend.daemon.worktree import Worktree
 from amend.edge.serve.server import ApiServer
 from amend.edge.service import (
     API_SOCKET,
@@ -95,7 +94,7 @@ class Daemon:
         )
         answers = Answers(tending, self.version)
         answers.config_file = str(self.config_file) if self.config_file.exists() else None
-        tending.on_failed = lambda worktree, error: self._tending_failed(answers, worktree, error)
+        tending.on_failed = lambda root, error: self._tending_failed(answers, root, error)
         for problem in store.problems:
             self._log.warning("store_replaced", detail=problem)
         # What is brought in stays: looking through it for garbage would cost a third of a start.
@@ -166,9 +165,9 @@ class Daemon:
             except AmendError as error:
                 self._log.warning("repo_not_tended", root=os.fsdecode(root), reason=error.message)
 
-    def _tending_failed(self, answers: Answers, worktree: Worktree, error: BaseException) -> None:
+    def _tending_failed(self, answers: Answers, root: bytes, error: BaseException) -> None:
         bug_id = self._bug(error)
-        answers.unready.append(f"git is no longer asked about {worktree.root!r} ({bug_id})")
+        answers.unready.append(f"{os.fsdecode(root)} is no longer tended as it should ({bug_id})")
 
     # -- configuration ---------------------------------------------------------------------------
 
@@ -253,6 +252,7 @@ def _configured(repo: Repo) -> Configured:
             for each in repo.sibling
         ),
         tuple(os.fsencode(pattern) for pattern in repo.contracts),
+        tuple(os.fsencode(tree) for tree in repo.memory),
     )
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from amend.core.metrics import Histogram
@@ -20,6 +21,8 @@ from amend.daemon.changes import Changes
 from amend.daemon.contracts import PATTERNS
 from amend.daemon.ground import Ground, Seen
 from amend.daemon.memory import Memory, finish_large
+from amend.daemon.memory_tree import MemoryTree, TreeKey
+from amend.daemon.notes import Notes, key_of
 from amend.daemon.siblings import merged
 from amend.daemon.worktree import Signal, SignalKey, Worktree, worktree_id
 from amend.edge.files.look import changed_at_ns
@@ -29,6 +32,9 @@ from amend.edge.git.places import RepositoryPlaces, discover, discover_bare, ver
 from amend.edge.store import RepoRow, Store
 from amend.edge.watch.interface import Key, Watch
 from amend.errors import AmendError, NotFound, Refused
+
+# DESIGN section 10; one that is not the default is the configuration's.
+MEMORY_TREES: Final = (b"memory",)
 
 # A checkout touches thousands of files in bursts; one round of judging for each 5 ms of it costs a
 # fraction of a core, and a lone edit is still judged at once.
@@ -65,6 +71,7 @@ class Configured:
 
     siblings: tuple[SiblingRule, ...] = ()
     contracts: tuple[bytes, ...] = PATTERNS
+    memory: tuple[bytes, ...] = MEMORY_TREES  # `sibling:path` for one in a sibling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +104,7 @@ class Tending:
         self._declined: set[bytes] = set()  # roots that somebody removed
         self._by_root: dict[bytes, Worktree] = {}
         self._by_ground: dict[Ground, Worktree] = {}
+        self._trees: dict[tuple[bytes, bytes], MemoryTree] = {}  # by root and path
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._large: set[asyncio.Task[None]] = set()
@@ -104,7 +112,7 @@ class Tending:
         self._gather_timer: asyncio.TimerHandle | None = None
         self._judged_at_s = 0.0
         self._save_timer: asyncio.TimerHandle | None = None
-        self.on_failed: Callable[[Worktree, BaseException], None] = lambda worktree, error: None
+        self.on_failed: Callable[[bytes, BaseException], None] = lambda root, error: None
 
     # -- worktrees -------------------------------------------------------------------------------
 
@@ -156,8 +164,7 @@ class Tending:
         said = self._configured.get(real, Configured())
         rules = merged(added, said.siblings)
         if known is not None:
-            known.set_siblings(rules)
-            known.contracts.look_for(said.contracts)
+            self._say(known, rules, said)
             known.contracts.refresh()
             return known
         if self.watch is not None:
@@ -173,8 +180,7 @@ class Tending:
         worktree = self._build(real, places, memory)
         self.worktrees[row.id] = self._by_root[real] = worktree
         self._by_ground[memory.ground] = worktree
-        worktree.set_siblings(rules)
-        worktree.contracts.look_for(said.contracts)
+        self._say(worktree, rules, said)
         if self.watch is not None:
             worktree.arm()
         worktree.cache_file.refresh()
@@ -186,6 +192,13 @@ class Tending:
             if not is_linked:
                 self._linked_soon()
         return worktree
+
+    def _say(
+        self, worktree: Worktree, rules: Iterable[SiblingRule], configured: Configured
+    ) -> None:
+        worktree.set_siblings(rules)
+        worktree.contracts.look_for(configured.contracts)
+        self._set_trees(worktree, configured.memory)
 
     # -- linked worktrees ------------------------------------------------------------------------
 
@@ -234,6 +247,50 @@ class Tending:
             and other.places.common_dir == common_dir
         ]
 
+    # -- memory trees ----------------------------------------------------------------------------
+
+    def _set_trees(self, worktree: Worktree, specs: Iterable[bytes]) -> None:
+        """Keep these in step for the worktree from now on, and none that nobody names."""
+        trees: list[MemoryTree] = []
+        own: list[bytes] = []
+        for spec in dict.fromkeys(specs):
+            name, colon, path = spec.partition(b":")
+            sibling = worktree.siblings.get(os.fsdecode(name)) if colon else None
+            if sibling is None:
+                own.append(spec)
+                tree = self._tree(worktree.root, spec, worktree.places)
+                tree.teach(Notes(worktree.memory), partial(key_of, tuple(own), spec))
+                trees.append(tree)
+            elif sibling.is_worktree:
+                trees.append(self._tree(sibling.root, path, sibling.places))
+        worktree.trees = tuple(trees)
+        self._forget_trees()
+
+    def _tree(self, root: bytes, path: bytes, places: RepositoryPlaces | None) -> MemoryTree:
+        tree = self._trees.get((root, path))
+        if tree is None:
+            tree = self._trees[root, path] = MemoryTree(
+                root,
+                path,
+                places=places,
+                store=self.store,
+                watch=self.watch,
+                retain_dir=self._options.retain_dir,
+            )
+            tree.on_failed = self.on_failed
+            if self._loop is not None:
+                tree.start(self._loop)
+        return tree
+
+    def _forget_trees(self) -> None:
+        used = {tree for worktree in self.worktrees.values() for tree in worktree.trees}
+        for place, tree in list(self._trees.items()):
+            if tree not in used:
+                del self._trees[place]
+                tree.stop()
+                if self.watch is not None:
+                    tree.disarm()
+
     def _build(self, root: bytes, places: RepositoryPlaces | None, memory: Memory) -> Worktree:
         options = self._options
         memory.is_lenient = options.is_lenient
@@ -262,6 +319,7 @@ class Tending:
         if task is not None:
             task.cancel()
         worktree.stop()
+        self._forget_trees()
         if self.watch is not None:
             unused = worktree.watched_roots
             worktree.disarm()
@@ -318,6 +376,8 @@ class Tending:
         self._loop = loop
         for worktree in self.worktrees.values():
             self._tend(worktree)
+        for tree in self._trees.values():
+            tree.start(loop)
         self._linked_soon()
         if self.watch is not None:
             self.watch.start(loop, self._gather)
@@ -332,7 +392,7 @@ class Tending:
     def _ended(self, worktree: Worktree, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.on_failed(worktree, error)
+            self.on_failed(worktree.root, error)
 
     def _gather(self, keys: set[Key]) -> None:
         """The watch's background delivery: at once when it was quiet, else a round each 5 ms."""
@@ -379,6 +439,8 @@ class Tending:
                     key.worktree.contracts.refresh()
                 else:
                     self._head_touched(key.worktree)
+            elif isinstance(key, TreeKey):
+                key.tree.touched(key.directory)
             elif isinstance(key, ConfigKey):
                 key.changed()
         for worktree, some in sources.items():
@@ -432,6 +494,9 @@ class Tending:
                 worktree.cache_file.refresh()
                 worktree.contracts.refresh()
                 worktree.refresh_head()
+            for tree in self._trees.values():
+                if not tree.is_settled:
+                    await tree.refresh()
             waiting = bool(self._large) or not all(w.settled for w in self.worktrees.values())
             if not waiting or time.monotonic() > until_s:
                 self.save()
@@ -445,6 +510,8 @@ class Tending:
         if self.watch is not None:
             self.watch.retry_unwatched()
         self.refresh_linked()
+        for tree in self._trees.values():
+            tree.touched_everywhere()
         for worktree in list(self.worktrees.values()):
             worktree.cache_file.refresh()
             worktree.contracts.noticed()
@@ -467,6 +534,8 @@ class Tending:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *self._large, return_exceptions=True)
         self.save()
+        for tree in self._trees.values():
+            tree.stop()
         for worktree in self.worktrees.values():
             worktree.stop()
         if self.watch is not None:

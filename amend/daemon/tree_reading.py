@@ -8,7 +8,7 @@ amend's. Links are not followed.
 Reads the disk and nothing else; belongs into a worker for more than a few directories.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,10 +41,16 @@ FILE_BYTES_MAX: Final = 1 << 20
 DIRECTORIES_MAX: Final = 10_000
 DEPTH_MAX: Final = 16
 
+# A directory that happens to be called memory may hold a million files; a tree shows at its top.
+TOP_DIRECTORIES_MAX: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A note, index or dictionary as last read. `data` None: it cannot be, `problem` says why."""
+    """A note, index or dictionary as last read; `data` None: it cannot be, or was let go of.
+
+    `problem`: why it cannot be read, or why an index is not understood.
+    """
 
     stat: bytes
     racy: bool
@@ -114,8 +120,10 @@ def _read(root: bytes, path: bytes, name: str, before: ReadFile | None, now_ns: 
         data = read_straight(root, path, bytes_max=FILE_BYTES_MAX)
     except (OSError, AmendError) as error:
         return ReadFile(stat, racy, b"", "", None, _said(error))
-    title = purpose_of(parse_index(data)) if name == INDEX_NAME else title_of(data)
-    return ReadFile(stat, racy, blob_hash(data), title, data)
+    if name != INDEX_NAME:
+        return ReadFile(stat, racy, blob_hash(data), title_of(data), data)
+    index = parse_index(data)
+    return ReadFile(stat, racy, blob_hash(data), purpose_of(index), data, index.problem or "")
 
 
 def _said(error: Exception) -> str:
@@ -125,30 +133,66 @@ def _said(error: Exception) -> str:
 
 
 def read_tree(
-    root: bytes, tree: bytes, before: Mapping[str, ReadDirectory], now_ns: int
+    root: bytes,
+    tree: bytes,
+    before: Mapping[str, ReadDirectory],
+    now_ns: int,
+    touched: Collection[str] | None = None,
 ) -> dict[str, ReadDirectory]:
-    """Every directory of the tree, the root (`""`) first; empty where there is no tree.
+    """Every directory of the tree by path, `""` the root; empty where there is none.
 
-    Raises `Refused` for a tree that a symlink leads to.
+    Of what is no memory tree only the top is read. `touched`: all others are as in `before`.
+    Raises `Refused` for a tree that a symlink leads to, or one too large.
     """
     if is_link(root, tree):
         raise Refused(
             f"{path_text(tree)} is a symlink or lies behind one; amend writes through none",
             hint="configure the directory that it leads to",
         )
-    found: dict[str, ReadDirectory] = {}
-    waiting = [""]
+    found = dict(before) if touched is not None else {}
+    waiting = list(touched) if touched is not None else [""]
+    if touched is None or not is_tree(before):
+        found = _top(root, tree, before, now_ns)
+        waiting = [join("", name) for name in found[""].directories] if is_tree(found) else []
     while waiting:
         path = waiting.pop()
-        read = read_directory(root, tree, path, before.get(path), now_ns)
+        known = found.get(path) or before.get(path)
+        read = read_directory(root, tree, path, known, now_ns)
+        _forget_below(found, path, kept=read.directories if read is not None else ())
         if read is None:
+            found.pop(path, None)
             continue
         found[path] = read
         if len(found) > DIRECTORIES_MAX:
             raise Refused(f"{path_text(tree)} has more than {DIRECTORIES_MAX} directories")
         if path.count("/") + 1 < DEPTH_MAX:
-            waiting += [join(path, name) for name in reversed(read.directories)]
+            below_it = [join(path, name) for name in read.directories]
+            waiting += below_it if touched is None else [p for p in below_it if p not in found]
     return found
+
+
+def _top(
+    root: bytes, tree: bytes, before: Mapping[str, ReadDirectory], now_ns: int
+) -> dict[str, ReadDirectory]:
+    """The tree's root and some of what is directly below: enough to tell a memory tree."""
+    top = read_directory(root, tree, "", before.get(""), now_ns)
+    if top is None:
+        return {}
+    found = {"": top}
+    for name in top.directories[:TOP_DIRECTORIES_MAX]:
+        read = read_directory(root, tree, name, before.get(name), now_ns)
+        if read is not None:
+            found[name] = read
+    return found
+
+
+def _forget_below(found: dict[str, ReadDirectory], path: str, *, kept: Collection[str]) -> None:
+    """Take out what was in the directory and is no longer."""
+    here = found.get(path)
+    for name in here.directories if here is not None else ():
+        if name not in kept and join(path, name) in found:
+            _forget_below(found, join(path, name), kept=())
+            del found[join(path, name)]
 
 
 def is_tree(found: Mapping[str, ReadDirectory]) -> bool:
@@ -156,7 +200,7 @@ def is_tree(found: Mapping[str, ReadDirectory]) -> bool:
     top = found.get("")
     return top is not None and (
         top.index is not None
-        or any(each.notes or each.index for each in found.values() if each.path.count("/") == 0)
+        or any(each.notes or each.index for each in found.values() if "/" not in each.path)
     )
 
 
@@ -172,7 +216,7 @@ def counting(found: Mapping[str, ReadDirectory]) -> set[str]:
     return counts
 
 
-def children(found: Mapping[str, ReadDirectory], counts: set[str], path: str) -> list[Child]:
+def children(found: Mapping[str, ReadDirectory], counts: Set[str], path: str) -> list[Child]:
     """What the index of `path` shall list."""
     here = found[path]
     listed = [

@@ -21,6 +21,7 @@ from amend.daemon.asking import Asking, Whereabouts
 from amend.daemon.cache_file import CacheFile
 from amend.daemon.contracts import Contracts
 from amend.daemon.memory import Memory, finish_large
+from amend.daemon.memory_tree import MemoryTree
 from amend.daemon.siblings import Sibling
 from amend.edge.git.head import (
     NO_HEAD,
@@ -95,6 +96,7 @@ class Worktree:
         self._watch = watch
         self._contracts_key = SignalKey(self, Signal.CONTRACTS)
         self.contracts = Contracts(memory, watch, self._contracts_key)
+        self.trees: tuple[MemoryTree, ...] = ()  # see `Tending`
         self._head_key = SignalKey(self, Signal.HEAD)
         self._file_key = SignalKey(self, Signal.CACHE_FILE)
         self._worktrees_key = SignalKey(self, Signal.WORKTREES)
@@ -164,6 +166,8 @@ class Worktree:
         elif head == self.head and not moved:
             return
         self.head = head
+        for tree in self.trees:
+            tree.resume()
         self._aim_at_head()
         if moved:
             self.memory.head_moved()
@@ -312,6 +316,7 @@ class Worktree:
         found = [self.cache_file.problem, self.git_problem, self.cache_file.shared.last_error]
         found += [sibling.problem for sibling in self.siblings.values()]
         found += self.contracts.problems()
+        found += [problem for tree in self.trees for problem in tree.problems()]
         if not os.path.isdir(self.root):
             found.append("the worktree's directory is gone")
         return [problem for problem in found if problem]

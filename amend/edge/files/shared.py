@@ -144,6 +144,11 @@ class SharedFile:
         if self._retry_at_s == _NEVER:
             self._retry_at_s = now_s
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a requested write is still to come."""
+        return self._wanted
+
     def recover_leftovers(self) -> None:
         """Take up what an amend that was killed left: call once, before the first step."""
         self._look_for_leftovers = True

@@ -55,7 +55,10 @@ def list_straight(root: bytes, path: bytes) -> list[Named] | None:
     `.git` and amend's own files are left out. Raises `TooLarge`, and OSError for what is not to be
     read.
     """
-    root_fd = open_directory(root)
+    try:
+        root_fd = open_directory(root)
+    except FileNotFoundError:
+        return None
     try:
         fd = open_straight(root_fd, path, LIST_FLAGS)
     except OSError as error:

@@ -1,0 +1,114 @@
+"""One file of lines that amend writes beside others: an index, or a note being saved.
+
+`SharedFile` with the loop's clock: asked to write, it writes as soon as the file has been quiet,
+and goes on looking at what it displaced for as long as that may change.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from amend.edge.files.look import changed_at_ns, stat_key
+from amend.edge.files.shared import SharedFile
+from amend.errors import Refused, Unavailable
+from amend.formats.line_merge import merge
+
+# A request that waits for a write gives up: the file keeps changing, or the disk is full.
+WRITTEN_S: Final = 5.0
+_POLL_S: Final = 0.005
+
+
+class LineFile:
+    def __init__(
+        self,
+        root: bytes,
+        path: bytes,
+        *,
+        plan: Callable[[bytes | None], bytes | None],
+        retain_dir: bytes | None,
+        quiet_s: float,
+    ) -> None:
+        """`plan` as `SharedFile`'s. Needs a running loop."""
+        self.path = path
+        self.plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.shared = SharedFile(
+            root,
+            path,
+            retain_dir=retain_dir,
+            plan=self._planned,
+            merge=merge,
+            journal=lambda _: None,  # what is displaced is kept
+            quiet_s=quiet_s,
+        )
+        self.shared.recover_leftovers()
+        # Quiet since its last change, as the file says.
+        age_s = (time.time_ns() - changed_at_ns(stat_key(root, path))) / 1e9
+        self.shared.noticed(self._loop.time() - max(0.0, age_s))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do or to look at."""
+        return self._timer is None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether nothing that was requested is still to be written."""
+        return not self.shared.is_wanted
+
+    def noticed(self) -> None:
+        """Something touched the file."""
+        self.shared.noticed(self._loop.time())
+        self._schedule(0.0)
+
+    def request(self) -> None:
+        """`plan` would change something: write as soon as the file is quiet, now if it is."""
+        self.shared.request(self._loop.time())
+        self._step()
+
+    async def written(self) -> None:
+        """Return when what was requested is in the file.
+
+        Raises `Refused` where it may not be written, `Unavailable` where it could not be in time.
+        """
+        until_s = self._loop.time() + WRITTEN_S
+        while not self.is_written:
+            if self.shared.blocked:
+                raise Refused(f"{self.path.decode(errors='replace')}: {self.shared.blocked}")
+            if self._loop.time() > until_s:
+                why = self.shared.last_error or "it keeps changing"
+                raise Unavailable(
+                    f"{self.path.decode(errors='replace')}: could not be written: {why}",
+                    hint="it is tried again by itself",
+                )
+            await asyncio.sleep(_POLL_S)
+
+    @property
+    def problem(self) -> str | None:
+        said = self.shared.blocked or self.shared.last_error
+        return f"{self.path.decode(errors='replace')}: {said}" if said else None
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.shared.close()
+
+    def _planned(self, present: bytes | None) -> bytes | None:
+        return self.plan(present)
+
+    def _schedule(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, self._step)
+
+    def _step(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now_s = self._loop.time()
+        due_s = self.shared.step(now_s)
+        if due_s is not None:
+            self._schedule(max(0.0, due_s - now_s))

@@ -1,0 +1,271 @@
+"""The indexes of one memory tree as files: what each should say, written when it says otherwise.
+
+`core.index_sync` decides by what is in a directory and by what the store remembers of it; here it
+is asked, told where renamed notes have been, and its edits are brought into the files.
+
+Guarantees: what was renamed or moved is described in its new index before the old line goes; what
+amend derived is remembered before it is written.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Final
+
+from amend.core.aicontext import INDEX_NAME, LISTS, Child, Document, LineKind
+from amend.core.index_sync import (
+    NoteThere,
+    Origin,
+    Plan,
+    derived_description,
+    pair_moves,
+    plan,
+)
+from amend.core.model import path_text
+from amend.daemon.line_file import LineFile
+from amend.daemon.tree_reading import ReadDirectory, ReadFile, below, children, join
+from amend.edge.store import Store
+from amend.errors import AmendError, DocumentInvalid
+from amend.formats.aicontext import apply, new_index, parse_index
+
+# An index that a person is typing into is written once they pause; DESIGN section 8.
+QUIET_S: Final = 0.3
+
+
+class Indexes:
+    def __init__(
+        self,
+        root: bytes,
+        path: bytes,
+        *,
+        repository: bytes,
+        store: Store,
+        retain_dir: bytes | None,
+    ) -> None:
+        """`repository`: whose worktrees share what is remembered (see `TreeRecords`)."""
+        self.writes = 0
+        self.behind: set[str] = set()  # directories whose index may have to be written
+        self._root = root
+        self._path = path
+        self._repository = repository
+        self._store = store
+        self._retain_dir = retain_dir
+        self._read: Mapping[str, ReadDirectory] = {}
+        self._counts: Set[str] = frozenset()
+        self._origins: dict[tuple[str, LineKind, str], Origin] = {}
+        self._files: dict[str, LineFile] = {}  # by path below the tree
+
+    def noticed(self, directory: str) -> None:
+        """Something in the directory was touched."""
+        for file in self._files.values():
+            if file.path.startswith(below(self._path, directory)):
+                file.noticed()
+
+    def problems(self) -> list[str]:
+        return [problem for file in self._files.values() if (problem := file.problem)]
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    async def write_one(self, path: str, wanted: Callable[[bytes | None], bytes | None]) -> None:
+        """Bring one file of the tree to what `wanted` makes of it. Raises `AmendError`."""
+        file = self._files.pop(path, None)
+        if file is None:
+            file = self._line_file(path, wanted, quiet_s=0.0)
+        planned_before, file.plan = file.plan, wanted
+        self._files[path] = file
+        file.request()
+        try:
+            await file.written()
+            self.writes += 1
+        finally:
+            file.plan = planned_before
+
+    # -- what was renamed ------------------------------------------------------------------------
+
+    def trace(
+        self,
+        before: Mapping[str, ReadDirectory],
+        found: Mapping[str, ReadDirectory],
+        lost: Mapping[str, ReadFile],
+        gained: Mapping[str, ReadFile],
+    ) -> None:
+        """Note where what came has been before, with the words that its old line had."""
+        moves = pair_moves(_there(lost), _there(gained))
+        for old, new in moves.items():
+            self._came((before, found), LineKind.FILE, old, new)
+        for old, new in _directory_moves(before, found, moves).items():
+            self._came((before, found), LineKind.DIRECTORY, old, new)
+
+    def _came(
+        self, looks: Iterable[Mapping[str, ReadDirectory]], kind: LineKind, old: str, new: str
+    ) -> None:
+        """`looks`: where its old line may be found, the likeliest first."""
+        directory, _, name = old.rpartition("/")
+        into, _, new_name = new.rpartition("/")
+        said = (_said_of(read[directory], name) for read in looks if directory in read)
+        text = next((each for each in said if each), None)
+        derived = text is not None and text in self._described(directory, kind, name)
+        here = name if into == directory else None
+        self._origins[into, kind, new_name] = Origin(here, text, derived)
+
+    def _described(self, directory: str, kind: LineKind, name: str) -> set[str]:
+        known = self._store.trees.lines(self._repository, self._path, directory)
+        return known.get(_listed(kind, name), set())
+
+    # -- writing indexes -------------------------------------------------------------------------
+
+    async def write(
+        self, read: Mapping[str, ReadDirectory], counts: Set[str], *, patiently: bool
+    ) -> tuple[str, ...]:
+        """Write each index that is out of step; the root-relative paths of those that were.
+
+        Questions come in between. One that somebody is typing into is written later, for which
+        this waits if `patiently`; what cannot be written is among the problems, and tried again.
+        """
+        self._read, self._counts = read, counts
+        asked: list[tuple[LineFile, int]] = []
+        gaining = {directory for directory, _, _ in self._origins}
+        # What came is described before the line that it was described by goes.
+        for directory in sorted(self.behind, key=lambda path: (path not in gaining, path)):
+            self.behind.discard(directory)
+            if directory not in self._counts:
+                continue
+            index = self._read[directory].index
+            try:
+                if self._planned(directory, index.data if index is not None else None) is None:
+                    continue
+                asked.append(self._request(directory))
+            except DocumentInvalid:
+                self._request(directory)  # the file knows how long to wait, and what to report
+            await asyncio.sleep(0)
+        written = []
+        for file, writes in asked:
+            if patiently:
+                with contextlib.suppress(AmendError):  # it is among the problems
+                    await file.written()
+            self.writes += file.shared.writes - writes
+            if file.shared.writes > writes:
+                written.append(path_text(file.path))
+        unwritten = {path.rpartition("/")[0] for path, f in self._files.items() if not f.is_written}
+        self._origins = {key: o for key, o in self._origins.items() if key[0] in unwritten}
+        for path, file in list(self._files.items()):
+            if file.is_idle and file.is_written:
+                del self._files[path]
+        return tuple(written)
+
+    def _request(self, directory: str) -> tuple[LineFile, int]:
+        file = self._index_file(directory)
+        writes = file.shared.writes
+        file.request()
+        return file, writes
+
+    def _index_file(self, directory: str) -> LineFile:
+        path = join(directory, INDEX_NAME)
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = self._line_file(
+                path, lambda present: self._planned(directory, present), quiet_s=QUIET_S
+            )
+        return file
+
+    def _line_file(
+        self, path: str, wanted: Callable[[bytes | None], bytes | None], quiet_s: float
+    ) -> LineFile:
+        return LineFile(
+            self._root,
+            below(self._path, path),
+            plan=wanted,
+            retain_dir=self._retain_dir,
+            quiet_s=quiet_s,
+        )
+
+    def _planned(self, directory: str, present: bytes | None) -> bytes | None:
+        """What the index should be, None for as it is."""
+        if directory not in self._counts:
+            return None
+        document = parse_index(present) if present is not None else None
+        if document is not None and document.problem is not None:
+            raise DocumentInvalid(document.problem, hint="mend it by hand")
+        here = children(self._read, self._counts, directory)
+        wanted = self._plan(directory, document, here)
+        if document is None:
+            purpose = directory.rpartition("/")[2] or path_text(self._path).rpartition("/")[2]
+            return new_index(purpose, _purpose_words(purpose), wanted.edits)
+        return apply(document, wanted.edits) if wanted.edits else None
+
+    def _plan(self, directory: str, index: Document | None, here: Sequence[Child]) -> Plan:
+        known = self._store.trees.lines(self._repository, self._path, directory)
+        derivable = {_listed(each.kind, each.name): derived_description(each) for each in here}
+
+        def was_seen(kind: LineKind, name: str) -> bool:
+            return _listed(kind, name) in known
+
+        def is_derived(kind: LineKind, name: str, text: str) -> bool:
+            # A description that equals what amend would derive may as well be its own: the store
+            # can be lost, and another checkout's amend wrote some.
+            listed = _listed(kind, name)
+            return text in known.get(listed, ()) or text == derivable.get(listed)
+
+        came_from = {
+            (kind, name): origin
+            for (into, kind, name), origin in self._origins.items()
+            if into == directory
+        }
+        wanted = plan(index, here, was_seen=was_seen, is_derived=is_derived, came_from=came_from)
+        rows = [(_listed(each.kind, each.name), "") for each in here]
+        rows += [(_listed(kind, name), text) for kind, name, text in wanted.derived]
+        news = [
+            (name, text)
+            for name, text in rows
+            if name not in known or (text and text not in known[name])
+        ]
+        if news:
+            with self._store.transaction(durable=False):
+                self._store.trees.add_lines(self._repository, self._path, directory, news)
+        return wanted
+
+
+def _said_of(read: ReadDirectory, name: str) -> str:
+    """How the directory's index describes it, "" where it does not."""
+    if read.index is None or read.index.data is None:
+        return ""
+    lines = parse_index(read.index.data).lines
+    said = (line.text for line in lines if line.kind in LISTS and line.name == name)
+    return next((each for each in said if each), "")
+
+
+def _listed(kind: LineKind, name: str) -> str:
+    """A directory and a file may have one name at different times."""
+    return name + "/" if kind is LineKind.DIRECTORY else name
+
+
+def _purpose_words(name: str) -> str:
+    return name.replace("-", " ").replace("_", " ")
+
+
+def _there(notes: Mapping[str, ReadFile]) -> list[NoteThere]:
+    return [NoteThere(path, note.blob, note.title) for path, note in notes.items()]
+
+
+def _directory_moves(
+    before: Mapping[str, ReadDirectory],
+    found: Mapping[str, ReadDirectory],
+    moves: Mapping[str, str],
+) -> dict[str, str]:
+    """Directories that are gone, and where most of their notes went under the same names."""
+    votes: dict[tuple[str, str], int] = {}
+    for old, new in moves.items():
+        old_parts, new_parts = old.split("/"), new.split("/")
+        while len(old_parts) > 1 and len(new_parts) > 1 and old_parts[-1] == new_parts[-1]:
+            old_parts.pop()
+            new_parts.pop()
+            pair = "/".join(old_parts), "/".join(new_parts)
+            if pair[0] not in found and pair[1] not in before:
+                votes[pair] = votes.get(pair, 0) + 1
+    best: dict[str, str] = {}
+    for (old, new), _ in sorted(votes.items(), key=lambda item: item[1]):
+        best[old] = new
+    return best
