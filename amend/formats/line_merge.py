@@ -4,10 +4,10 @@ What counts is which lines there are, each under a key: in an index the kind and
 lists; in a dictionary the abbreviation; anywhere else the line itself. Equal keys are told apart by
 counting. Blank lines have no key: they belong to the line below them, or to the end of the file.
 
-Where lines go: in the order of `onto`, and what is new from `theirs` after the line it follows
-there. Where `theirs` moved lines, in the order of `theirs` instead, and what only `onto` has after
-the line it follows there. Line endings, the final newline, a byte order mark and blank lines are
-taken from `theirs` where it changed them.
+Where lines go: in the order of `onto`, and what is new from `theirs` between the lines that it is
+between there. Where `theirs` moved lines, in the order of `theirs` instead, and what only `onto`
+has between the lines that it was between. Line endings, the final newline, a byte order mark and
+blank lines are taken from `theirs` where it changed them.
 
 Guarantees: nothing that `theirs` added or changed is missing, nothing is there twice that was not,
 and merging again changes nothing. Not guaranteed: of two lines with one key in an index or a
@@ -17,6 +17,7 @@ dictionary, changed by both sides, only that of `theirs` is left.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from amend.core.aicontext import LISTS, Document, Line, LineKind
 from amend.errors import DocumentInvalid
@@ -35,27 +36,27 @@ _Key = tuple[_Name, int]
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A line. `above`: the blank lines over it; `ending` is empty where the file ends without."""
+    """A line, with the blank lines above it; `ending` is empty where the file ends without."""
 
     above: tuple[bytes, ...]
     body: bytes
     ending: bytes
 
 
+# What stands below the last line, and has the blank lines at the end of the file.
+_END: Final[_Key] = (("end", b""), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
-    """`items` in the order of the file; `tail`: the blank lines at its end, each with an ending.
+    """`items` in the order of the file, with their blank lines; `_END` is the last.
 
-    `is_ended`: whether the last line has an ending, None where there is no line.
+    `last`: the ending of the last line, whatever ends a line being "\\n"; None: there is no line.
     """
 
     items: Mapping[_Key, _Item]
-    tail: tuple[bytes, ...]
     bom: bytes
-    is_ended: bool | None
-
-
-_EMPTY: _File = _File({}, (), b"", None)
+    last: bytes | None
 
 
 def merge(base: bytes | None, theirs: bytes, onto: bytes) -> bytes:
@@ -113,7 +114,11 @@ def _file(document: Document, has_terms: bool) -> _File:
         items[name, counts[name]] = _Item(tuple(above), body, ending if is_ended else b"")
         counts[name] += 1
         above.clear()
-    return _File(items, tuple(above), bom, lines[-1].raw.endswith(b"\n") if lines else None)
+    items[_END] = _Item(tuple(above), b"", b"")
+    if not lines:
+        return _File(items, bom, None)
+    last = lines[-1].raw
+    return _File(items, bom, b"\n" if last.endswith(b"\n") else split_ending(last)[1])
 
 
 def _name(line: Line, body: bytes, has_terms: bool) -> _Name:
@@ -138,18 +143,19 @@ def _merged(old: _File, new: _File, present: _File) -> _File:
     wanted |= {
         (name, at) for name, at in present.items if after[name] >= before[name] or at < after[name]
     }
-    order = _in_turn(_order(old, new, present, wanted))
-    items = {
-        key: _item(old.items.get(key), new.items.get(key), present.items.get(key)) for key in order
-    }
-    is_ended = new.is_ended
-    if new.is_ended in (None, old.is_ended) and present.is_ended is not None:
-        is_ended = present.is_ended
+    order = _order(old, new, present, wanted)
+    blanks = _Blanks(_aboves(old), _aboves(new), _aboves(present))
+    items: dict[_Key, _Item] = {}
+    above: _Key | None = None
+    for key in order:
+        item = _item(old.items.get(key), new.items.get(key), present.items.get(key))
+        items[key] = replace(item, above=blanks.between(above, key))
+        above = key
+    is_theirs = new.last is not None and (new.last != old.last or present.last is None)
     return _File(
         items,
-        new.tail if new.tail != old.tail else present.tail,
         new.bom if new.bom != old.bom else present.bom,
-        is_ended,
+        new.last if is_theirs else present.last,
     )
 
 
@@ -158,18 +164,56 @@ def _counts(file: _File) -> Counter[_Name]:
 
 
 def _item(old: _Item | None, new: _Item | None, present: _Item | None) -> _Item:
+    """The line that becomes of one in up to three files."""
     if new is None or present is None:
         item = new if present is None else present
-        assert item is not None, "an item comes from one of the two"
+        assert item is not None, "a line comes from one of the two"
         return item
     if old is None:
         return replace(new, ending=new.ending or present.ending)
-    has_other_ending = old.ending and new.ending and old.ending != new.ending
-    return _Item(
-        new.above if new.above != old.above else present.above,
-        new.body if new.body != old.body else present.body,
-        new.ending if has_other_ending else present.ending,
-    )
+    if present.ending:
+        has_new_ending = old.ending and new.ending and old.ending != new.ending
+        ending = new.ending if has_new_ending else present.ending
+    else:
+        ending = new.ending if new.ending != old.ending else b""
+    body = new.body if new.body != old.body else present.body
+    return replace(present, body=body, ending=ending)
+
+
+_Aboves = Mapping[_Key, tuple[_Key | None, tuple[bytes, ...]]]
+
+
+def _aboves(file: _File) -> _Aboves:
+    """For each line which one is above it, None for the first, and the blank ones between them."""
+    lines = (None, *file.items)
+    return {
+        key: (above, item.above)
+        for above, (key, item) in zip(lines, file.items.items(), strict=False)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Blanks:
+    """The blank lines between two: whose they are depends on who put the one under the other."""
+
+    old: _Aboves
+    new: _Aboves
+    present: _Aboves
+
+    def between(self, above: _Key | None, key: _Key) -> tuple[bytes, ...]:
+        was, theirs, ours = (f.get(key) for f in (self.old, self.new, self.present))
+        if theirs and was and theirs[0] == was[0] and theirs != was:
+            return theirs[1]
+        is_theirs = theirs is not None and theirs[0] == above
+        if ours is not None and ours[0] == above:
+            is_new = is_theirs and (was is None or was[0] != above)
+            return theirs[1] if theirs is not None and is_new else ours[1]
+        if is_theirs and theirs is not None:
+            return theirs[1]
+        if above is not None and above[0][0] == key[0][0] in LISTS:
+            return ()  # each was the first of its kind, and had the blank line for that
+        own = ours or theirs
+        return own[1] if own is not None else ()
 
 
 def _order(old: _File, new: _File, present: _File, wanted: Collection[_Key]) -> list[_Key]:
@@ -197,54 +241,47 @@ def _common(file: _File, other: _File) -> list[_Key]:
 
 
 def _woven(order: Sequence[_Key], others: Sequence[_Key]) -> list[_Key]:
-    """`order` with what only `others` has, between the two lines that it is between there."""
-    known = frozenset(order)
-    under: dict[_Key, list[_Key]] = {}
-    over: dict[_Key, list[_Key]] = {}
-    rest: list[_Key] = []
+    """`order` with what only `others` has, between the two lines that it is between there.
+
+    Equal names stay counted from the top, as they are when they are read again: of those, `others`
+    has the higher numbers alone, and such a line is put no higher than the one before it.
+    """
+    places = {key: at for at, key in enumerate(order)}
+    ranks: dict[_Key, tuple[int, bool]] = {}  # before which of `order`, and whether close to that
     above: _Key | None = None
     run: list[_Key] = []
-    for key in (*others, None):
-        if key is not None and key not in known:
+    for key in others:
+        if key not in places:
             run.append(key)
             continue
         split = _split(run, above, key)
-        if above is not None:
-            under[above] = run[:split]
-        if key is not None:
-            over[key] = run[split:]
-        elif above is None:
-            rest = run
+        upper = (0 if above is None else places[above] + 1, False)
+        for at, (name, count) in enumerate(run):
+            rank = upper if at < split else (places[key], True)
+            previous = name, count - 1
+            if previous in places:
+                rank = max(rank, (places[previous] + 1, False))
+            ranks[name, count] = max(rank, ranks.get(previous, rank))
         above, run = key, []
-    result: list[_Key] = []
-    for key in order:
-        result += (*over.get(key, ()), key, *under.get(key, ()))
-    return result + rest
+    assert not run, "the end is in both"
+    given = [((at, True), True, key) for key, at in places.items()]
+    added = [(rank, False, key) for key, rank in ranks.items()]
+    return [key for *_, key in sorted(given + added, key=lambda line: line[:2])]
 
 
-def _split(run: Sequence[_Key], above: _Key | None, below: _Key | None) -> int:
-    """How many lines of a run stay at the line above; the others go to the line below.
+def _split(run: Sequence[_Key], above: _Key | None, below: _Key) -> int:
+    """How many lines of a run stay with the line above; the others go with the line below.
 
-    With something new between the two, a line stays with its kind: the first file is not put above
-    a directory.
+    Where something else came between the two, a line goes with its kind: the first file is not put
+    above a directory.
     """
-    if above is None or below is None:
-        return 0 if above is None else len(run)
-    kinds = [kind for (kind, _), _ in run]
+    if above is None:
+        return 0
     (kind_above, _), _ = above
-    (kind_below, _), _ = below
+    kinds = [kind for (kind, _), _ in run]
     like_above = next((at for at, kind in enumerate(kinds) if kind != kind_above), len(run))
+    (kind_below, _), _ = below
     return like_above if kinds[like_above:][-1:] == [kind_below] else len(run)
-
-
-def _in_turn(order: Sequence[_Key]) -> list[_Key]:
-    """The order with equal names counted from the top, as they are when they are read again."""
-    counts: Counter[_Name] = Counter()
-    result: list[_Key] = []
-    for name, _ in order:
-        result.append((name, counts[name]))
-        counts[name] += 1
-    return result
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -260,10 +297,10 @@ def _style(*documents: Document) -> bytes:
 
 def _bytes(file: _File, style: bytes) -> bytes:
     raws: list[bytes] = []
-    for item in file.items.values():
+    for key, item in file.items.items():
         raws += item.above
-        raws.append(item.body + (item.ending or style))
-    raws += file.tail
-    if raws and file.is_ended is False:
-        raws[-1] = split_ending(raws[-1])[0]
+        if key != _END:
+            raws.append(item.body + (item.ending or style))
+    if raws and file.last is not None and file.last != b"\n":
+        raws[-1] = split_ending(raws[-1])[0] + file.last
     return file.bom + b"".join(raws)
