@@ -188,8 +188,7 @@ def plan(
         elif can_be_listed(child.name):
             _give_line(draft, child, origin, leaving, is_ours)
     for (_, name), gone in leaving.items():
-        is_known = name in here or name in gone_names
-        if is_known or any(was_seen(kind, name) for kind in _ORDER):
+        if name in gone_names or any(was_seen(kind, name) for kind in _ORDER):
             draft.drop += [DropLine(line.kind, line.name) for line in gone]
         else:
             _remember(draft, gone, is_ours)

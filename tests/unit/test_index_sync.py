@@ -161,6 +161,14 @@ def test_a_placeholder_is_kept() -> None:
     assert edits == (AddLine(FILE, "auth.aicontext", "JWT with Redis"),)
 
 
+def test_a_placeholder_that_amend_once_described_stays_known_as_its_own() -> None:
+    line = (DIR, "infra", "Infrastructure")
+
+    planned = World([line], derived={line}).plan()
+
+    assert planned == Plan((), (line,))
+
+
 def test_a_placeholder_that_came_true_and_went_is_dropped() -> None:
     world = World([(DIR, "infra", "to come")])
     world.sync(INFRA)
@@ -385,6 +393,24 @@ def test_a_renamed_note_whose_line_a_person_changed_meanwhile_keeps_the_persons_
     assert world.derived == set()
 
 
+def test_a_renamed_note_whose_line_amend_derived_anew_meanwhile_is_described_by_its_title() -> None:
+    world = World([(FILE, "auth.aicontext", "JWT")], derived={(FILE, "auth.aicontext", "JWT")})
+    origin = Origin("auth.aicontext", None, derived=False)
+
+    world.sync(LOGIN, came_from={(FILE, "login.aicontext"): origin})
+
+    assert world.lines == [(FILE, "login.aicontext", "JWT with Redis")]
+
+
+def test_a_renamed_note_keeps_its_empty_description_whoever_is_said_to_have_left_it() -> None:
+    world = World([(FILE, "auth.aicontext", "")])
+    origin = Origin("auth.aicontext", "", derived=True)
+
+    world.sync(LOGIN, came_from={(FILE, "login.aicontext"): origin})
+
+    assert world.lines == [(FILE, "login.aicontext", "")]
+
+
 def test_a_renamed_note_whose_new_name_is_listed_loses_only_its_old_line() -> None:
     world = World([(FILE, "auth.aicontext", "old"), (FILE, "login.aicontext", "new")])
     origin = Origin("auth.aicontext", "old", derived=False)
@@ -494,6 +520,13 @@ def test_a_long_title_is_cut_at_the_end_of_a_word() -> None:
     description = derived_description(Child(FILE, "auth.aicontext", title))
 
     assert description == "word, " * 19 + "word…"
+
+
+@pytest.mark.parametrize("title", ["x" * 200, "a " + "x" * 200])
+def test_a_long_word_is_cut_within(title: str) -> None:
+    description = derived_description(Child(FILE, "auth.aicontext", title))
+
+    assert description == title[: DESCRIPTION_CHARS_MAX - 1] + "…"
 
 
 def test_a_title_of_just_the_allowed_length_is_whole() -> None:
