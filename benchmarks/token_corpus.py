@@ -15,7 +15,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`facts`: a note's bullet and how the page tells it. `instead`: what was not taken, and why."""
+    """`facts`: a bullet of the note and how the page tells it. `instead`: what lost, and why."""
 
     name: str
     title: str
