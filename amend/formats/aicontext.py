@@ -131,6 +131,8 @@ def can_list(kind: LineKind, name: str) -> bool:
     """Whether an index can have a line for that name: one which, read back, says the same."""
     if kind not in LISTS or _CONTROL.search(name) or _SURROGATE.search(name):
         return False
+    if "/" in name or name != name.strip(_SPACE):
+        return False
     line = _index_line(_list_text(kind, name, ""), b"")
     return (line.kind, line.name) == (kind, name)
 
@@ -200,7 +202,8 @@ def replace_entries(note: Document, entry: Noted) -> bytes:
         elif at == bullets:
             lines += new[1:]
         elif roles[at] is None and not _separates(original, roles, at, {first, bullets}):
-            if lines and lines[-1] in new[1:] and _indent(line) > _indent(lines[-1]):
+            under = lines[-1] if at > first else None
+            if under and under.kind is LineKind.BULLET and _indent(line) > _indent(under):
                 new.append(_blank(ending))  # or the line would be read as more of the bullet
                 lines.append(new[-1])
             lines.append(line)
@@ -517,8 +520,7 @@ def _joined(
 ) -> bytes:
     """The bytes: each line ends, except the last where the original's did not."""
     raws = [
-        line.raw if line.raw.endswith(b"\n") else split_ending(line.raw)[0] + ending
-        for line in lines[:-1]
+        line.raw if line.raw.endswith(b"\n") else _ended(line.raw, ending) for line in lines[:-1]
     ]
     if lines:
         last = lines[-1].raw
@@ -526,3 +528,7 @@ def _joined(
         unended = bool(original) and not original[-1].raw.endswith(b"\n")
         raws.append(split_ending(last)[0] if is_new and unended else last)
     return b"".join(raws)
+
+
+def _ended(raw: bytes, ending: bytes) -> bytes:
+    return raw + (b"\n" if raw.endswith(b"\r") else ending)
