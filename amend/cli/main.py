@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "rm": "amend.cli.entries:rm",
     "verify": "amend.cli.entries:verify",
     "contract": "amend.cli.contract:contract",
+    "memory": "amend.cli.memory:memory",
     "watch": "amend.cli.watching:watch",
     "config": "amend.cli.settings:config",
     "demo": "amend.cli.demo:demo",

@@ -10,7 +10,7 @@ from amend.errors import AmendError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KINDS = click.Choice(["topic", "pattern", "contract"])
+KINDS = click.Choice(["topic", "pattern", "contract", "note"])
 VERDICTS = click.Choice(["fresh", "stale", "unknown"])
 
 

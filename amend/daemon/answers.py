@@ -17,6 +17,7 @@ from typing import Final
 from amend.core.evidence import Cited, CitedLines, CitedQuote, Remembered, remember
 from amend.core.metrics import Counter, Histogram
 from amend.core.model import (
+    IN_CACHE_FILE,
     CauseKind,
     EntryName,
     FilePrint,
@@ -37,6 +38,8 @@ from amend.core.sources import parse_spec
 from amend.daemon.changes import cause_json
 from amend.daemon.figures import prometheus_text, rss_bytes
 from amend.daemon.memory import Known
+from amend.daemon.memory_answers import MemoryAnswers
+from amend.daemon.notes import summary_of
 from amend.daemon.siblings import Sibling
 from amend.daemon.tending import Tending, vet
 from amend.daemon.worktree import Worktree
@@ -58,6 +61,11 @@ TOLD_BYTES_MAX: Final = 2_048
 _MISSING: Final = Judgement(Verdict.MISSING, None)
 NO_CLOCK: Final = "c:none:0"
 
+_WRITTEN: Final = {
+    Kind.CONTRACT: "write it as a document",
+    Kind.NOTE: "`amend memory save` writes one",
+}
+
 
 class Answers:
     def __init__(self, tending: Tending, version: str) -> None:
@@ -71,6 +79,7 @@ class Answers:
         self._tending = tending
         self._version = version
         self._told: dict[int, api.EntryJson] = {}  # by version id
+        self._memory = MemoryAnswers(tending.store)
         self._started_at = datetime.now(UTC)
         self._started_s = time.monotonic()
 
@@ -195,6 +204,14 @@ class Answers:
         worktree.contracts.refresh()
         return worktree
 
+    async def _with_notes(self, cwd: str) -> Worktree:
+        """As `_worktree`, with the notes that were written before the question."""
+        worktree = self._worktree(cwd)
+        for tree in worktree.trees:
+            if not tree.is_settled:
+                await tree.refresh()
+        return worktree
+
     # -- entries ---------------------------------------------------------------------------------
 
     async def lookup(self, request: api.LookupRequest) -> api.LookupAnswer:
@@ -206,6 +223,8 @@ class Answers:
         worktree = self._worktree(request.cwd)
         kind = Kind(request.kind) if request.kind is not None else None
         known = self._find(worktree, request, kind)
+        if known is None or known.entry.name.kind is Kind.NOTE:
+            known = self._find(await self._with_notes(request.cwd), request, kind)
         judgement = await worktree.memory.answer(known) if known is not None else _MISSING
         if request.key is not None and judgement.verdict is not Verdict.FRESH:
             found = await self._found_beside(worktree, request.key, kind)
@@ -251,6 +270,8 @@ class Answers:
             theirs = other.memory.find(key, kind)
             if theirs is None or memory.is_declined(theirs.entry.name):
                 continue
+            if theirs.entry.name.kind is Kind.NOTE and memory.known(theirs.entry.name) is None:
+                continue  # its tree says what there is; here it has no such note
             for version in theirs.entry.versions:
                 if await memory.would_support(theirs.entry.name.kind, version):
                     recorded = self._tending.store.recorded(version.id)
@@ -264,8 +285,10 @@ class Answers:
             recorded = self._tending.store.recorded(version.id)
             files: Sequence[str] = [source.spec for source in version.sources]
             summary = ""
-            if name.kind is not Kind.CONTRACT:
+            if name.kind in IN_CACHE_FILE:
                 summary, files = summary_and_files(name, recorded.payload)
+            elif name.kind is Kind.NOTE:
+                summary = summary_of(recorded.payload)
             told = {
                 "kind": name.kind.value,
                 "key": name.key,
@@ -282,7 +305,7 @@ class Answers:
                 if len(self._told) >= TOLD_MAX:
                     self._told.clear()
                 self._told[version.id] = told
-        in_file = bool(known.file_digest) or known.entry.name.kind is Kind.CONTRACT
+        in_file = bool(known.file_digest) or known.entry.name.kind not in IN_CACHE_FILE
         return {**told, "in_file": in_file}
 
     def _judged(self, known: Known, judgement: Judgement) -> api.JudgedEntryJson:
@@ -298,7 +321,7 @@ class Answers:
     async def entries(
         self, cwd: str, kind: api.KindName | None, verdict: api.VerdictName | None
     ) -> api.EntriesAnswer:
-        worktree = self._worktree(cwd)
+        worktree = await self._with_notes(cwd)
         rows = []
         for name in worktree.memory.names():
             known = worktree.memory.known(name)
@@ -317,6 +340,7 @@ class Answers:
     async def get_entry(
         self, cwd: str, kind: api.KindName, key: str
     ) -> tuple[api.JudgedEntryJson, str]:
+        await self._with_notes(cwd)
         known, worktree = self._known(cwd, kind, key)
         judgement = await worktree.memory.answer(known)
         return self._judged(known, judgement), _etag(known)
@@ -332,8 +356,8 @@ class Answers:
         self, cwd: str, kind: api.KindName, key: str, request: api.PutRequest, if_match: str | None
     ) -> api.PutAnswer:
         name = EntryName(Kind(kind), key)
-        if name.kind is Kind.CONTRACT:
-            raise RequestInvalid("a contract is a file of its own", hint="write it as a document")
+        if name.kind not in IN_CACHE_FILE:
+            raise RequestInvalid(f"a {kind} is a file of its own", hint=_WRITTEN[name.kind])
         if not key or not key.isprintable() or len(key) > 200:
             raise RequestInvalid(
                 f"the key {key!r} is not 1 to 200 printable characters", hint="use kebab-case"
@@ -392,8 +416,8 @@ class Answers:
     ) -> None:
         known, worktree = self._known(cwd, kind, key)
         _check_match(known, if_match)
-        if known.entry.name.kind is Kind.CONTRACT:
-            raise RequestInvalid("a contract is a file of its own", hint="delete the file")
+        if known.entry.name.kind not in IN_CACHE_FILE:
+            raise RequestInvalid(f"a {kind} is a file of its own", hint="delete the file")
         reason = worktree.cache_file.may_write()
         if reason is not None and known.file_digest:
             raise RequestInvalid(
@@ -403,7 +427,7 @@ class Answers:
         worktree.memory.delete(known)
 
     async def verify(self, request: api.VerifyRequest) -> api.VerifyAnswer:
-        worktree = self._worktree(request.cwd)
+        worktree = await self._with_notes(request.cwd)
         memory = worktree.memory
         wanted = None if request.keys is None else set(request.keys)
         if wanted is not None:
@@ -457,6 +481,28 @@ class Answers:
     async def sync(self) -> api.SyncAnswer:
         await self._tending.sync()
         return {"clock": self.clock}
+
+    # -- memory trees ----------------------------------------------------------------------------
+
+    async def read_memory(
+        self, cwd: str, level: api.MemoryLevel | None, path: str | None, tree: str | None
+    ) -> api.MemoryAnswer:
+        return await self._memory.read(self._worktree(cwd), level, path, tree)
+
+    async def save_memory(self, request: api.SaveRequest) -> api.SavedAnswer:
+        return await self._memory.save(self._worktree(request.cwd), request)
+
+    async def lint_memory(self, cwd: str, tree: str | None) -> api.LintAnswer:
+        return await self._memory.lint(self._worktree(cwd), tree)
+
+    async def fix_memory(self, request: api.TreeRequest) -> api.FixAnswer:
+        return await self._memory.fix(self._worktree(request.cwd), request)
+
+    async def sync_memory(self, request: api.TreeRequest) -> api.MemorySyncAnswer:
+        return await self._memory.sync(self._worktree(request.cwd), request)
+
+    async def suggest_terms(self, cwd: str, tree: str | None) -> api.TermsAnswer:
+        return await self._memory.terms(self._worktree(cwd), tree)
 
 
 async def _of_repo(

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
 
-KindName = Literal["topic", "pattern", "contract"]
+KindName = Literal["topic", "pattern", "contract", "note"]
 VerdictName = Literal["fresh", "stale", "unknown", "missing"]
 
 # A key is a line of text that a person types: long ones are mistakes, control characters attacks.
@@ -83,6 +83,37 @@ class RepoRequest(Request):
 
     root: AbsolutePath
     siblings: list[SiblingRequest] = []
+
+
+# A tree's path below its repository's root, and a path below a tree.
+TreePath = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")]
+
+# A category, which may be nested, or a topic. What else makes a name of it: `core.notes`.
+MemoryName = Annotated[str, Field(min_length=1, max_length=200)]
+
+# What fits on a line; the seed means a dozen words, and lint tells of what is long.
+MemoryLine = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class SaveRequest(Request):
+    """`bullets` are united with those that the note has, `replaces` names those to drop. `date` is
+    YYYY-MM-DD and defaults to today, `tree` to the first that is configured."""
+
+    cwd: AbsolutePath
+    category: MemoryName
+    topic: MemoryName
+    title: MemoryLine
+    bullets: Annotated[list[MemoryLine], Field(min_length=1, max_length=100)]
+    replaces: Annotated[list[MemoryLine], Field(max_length=100)] = []
+    date: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")] | None = None
+    tree: TreePath | None = None
+
+
+class TreeRequest(Request):
+    """`tree` defaults to all of them."""
+
+    cwd: AbsolutePath
+    tree: TreePath | None = None
 
 
 class CommitJson(TypedDict):
@@ -189,6 +220,86 @@ class PutAnswer(TypedDict):
     stored_in: Literal["file", "store"]  # where it will be; the file's write follows within seconds
     reason: NotRequired[str]  # why only in the store
     clock: str
+
+
+MemoryLevel = Literal["index", "note"]
+
+
+class MemoryFileJson(TypedDict):
+    """One file of a memory tree. Of a note that is known as an entry, whether it may be trusted."""
+
+    path: str  # below the repository's root
+    kind: Literal["dict", "index", "note"]
+    text: str
+    tokens: int
+    problem: NotRequired[str]  # why it cannot be read; the text is empty then
+    verdict: NotRequired[VerdictName]
+    causes: NotRequired[list[CauseJson]]
+    drift: NotRequired[list[str]]
+
+
+class MemoryAnswer(TypedDict):
+    files: list[MemoryFileJson]  # in the order in which they are to be read
+    tokens: int
+    tokens_are_estimated: bool
+    tokenizer: str
+
+
+class TermJson(TypedDict):
+    """What a line of the dictionary would bring, in tokens: `saves` over all uses, `costs` for the
+    line itself, `net` the difference. `tokens` is the phrase's."""
+
+    abbreviation: str
+    phrase: str
+    uses: int
+    tokens: int
+    saves: int
+    costs: int
+    net: int
+
+
+class SavedAnswer(TypedDict):
+    path: str  # of the note, below the repository's root
+    created: bool
+    indexes: list[str]  # those that were written
+    title: str
+    date: str
+    bullets: list[str]  # all that the note now says
+    suggestions: list[TermJson]  # for the dictionary, best first
+    tokens: int  # of the note
+    tokens_are_estimated: bool
+
+
+class FindingJson(TypedDict):
+    path: str  # below the repository's root
+    line: int
+    rule: str
+    message: str
+    is_fixable: bool
+
+
+class LintAnswer(TypedDict):
+    findings: list[FindingJson]
+
+
+class FixAnswer(LintAnswer):
+    """`findings`: what is left."""
+
+    written: list[str]
+
+
+class MemorySyncAnswer(TypedDict):
+    written: list[str]  # paths below the repository's root
+
+
+class TermsAnswer(TypedDict):
+    suggestions: list[TermJson]  # best first
+    is_worth_it: bool
+    reason: str  # why, or why not
+    share: float  # of all tokens, what all suggestions together save, net
+    tokens: int  # of all notes and indexes
+    tokens_are_estimated: bool
+    tokenizer: str
 
 
 class UnwatchedJson(TypedDict):
@@ -304,3 +415,15 @@ class Backend(Protocol):
         ...
 
     async def sync(self) -> SyncAnswer: ...
+
+    async def read_memory(
+        self, cwd: str, level: MemoryLevel | None, path: str | None, tree: str | None
+    ) -> MemoryAnswer:
+        """Without `level`: what `path` names, or all indexes without one."""
+        ...
+
+    async def save_memory(self, request: SaveRequest) -> SavedAnswer: ...
+    async def lint_memory(self, cwd: str, tree: str | None) -> LintAnswer: ...
+    async def fix_memory(self, request: TreeRequest) -> FixAnswer: ...
+    async def sync_memory(self, request: TreeRequest) -> MemorySyncAnswer: ...
+    async def suggest_terms(self, cwd: str, tree: str | None) -> TermsAnswer: ...

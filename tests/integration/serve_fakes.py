@@ -38,6 +38,23 @@ CLOCK: Final = "c:i1:7"
 ETAG: Final = '"v1"'
 WAIT_S: Final = 10.0
 
+TERM: Final[api.TermJson] = {
+    "abbreviation": "SMS",
+    "phrase": "session management strategy",
+    "uses": 4,
+    "tokens": 3,
+    "saves": 8,
+    "costs": 5,
+    "net": 3,
+}
+FINDING: Final[api.FindingJson] = {
+    "path": "memory/decisions/auth.aicontext",
+    "line": 3,
+    "rule": "indentation",
+    "message": "a bullet has two spaces before it",
+    "is_fixable": True,
+}
+
 
 class Broken(Exception):
     """What no one expects."""
@@ -244,6 +261,63 @@ class FakeBackend:
 
     async def sync(self) -> api.SyncAnswer:
         return {"clock": CLOCK}
+
+    async def read_memory(
+        self, cwd: str, level: api.MemoryLevel | None, path: str | None, tree: str | None
+    ) -> api.MemoryAnswer:
+        self.calls.append(("read_memory", cwd, level, path, tree))
+        self._steer(path)
+        index: api.MemoryFileJson = {
+            "path": "memory/index.aicontext",
+            "kind": "index",
+            "text": "dir: decisions/ | what was decided\n",
+            "tokens": 9,
+        }
+        return {
+            "files": [index],
+            "tokens": 9,
+            "tokens_are_estimated": True,
+            "tokenizer": "estimate",
+        }
+
+    async def save_memory(self, request: api.SaveRequest) -> api.SavedAnswer:
+        self.calls.append(("save_memory", request))
+        self._steer(request.topic)
+        return {
+            "path": f"memory/{request.category}/{request.topic}.aicontext",
+            "created": True,
+            "indexes": ["memory/index.aicontext"],
+            "title": request.title,
+            "date": request.date or "2026-11-30",
+            "bullets": request.bullets,
+            "suggestions": [TERM],
+            "tokens": 20,
+            "tokens_are_estimated": True,
+        }
+
+    async def lint_memory(self, cwd: str, tree: str | None) -> api.LintAnswer:
+        self.calls.append(("lint_memory", cwd, tree))
+        return {"findings": [FINDING]}
+
+    async def fix_memory(self, request: api.TreeRequest) -> api.FixAnswer:
+        self.calls.append(("fix_memory", request.cwd, request.tree))
+        return {"findings": [FINDING], "written": ["memory/index.aicontext"]}
+
+    async def sync_memory(self, request: api.TreeRequest) -> api.MemorySyncAnswer:
+        self.calls.append(("sync_memory", request.cwd, request.tree))
+        return {"written": ["memory/index.aicontext"]}
+
+    async def suggest_terms(self, cwd: str, tree: str | None) -> api.TermsAnswer:
+        self.calls.append(("suggest_terms", cwd, tree))
+        return {
+            "suggestions": [TERM],
+            "is_worth_it": False,
+            "reason": "it would save 3 of 900 tokens",
+            "share": 0.0033,
+            "tokens": 900,
+            "tokens_are_estimated": True,
+            "tokenizer": "estimate",
+        }
 
 
 @dataclass

@@ -36,23 +36,36 @@ ROUTES_HINT: Final = "GET /openapi.json lists the routes"
 _M = TypeVar("_M", bound=BaseModel)
 
 _PATH_RULE: Final = Query(pattern=r"^/[^\x00]*$", max_length=4096)
+_TREE_PATH_RULE: Final = Query(pattern=r"^[^\x00]+$", max_length=4096)
 
 
 async def _cwd(request: Request, cwd: Annotated[str, _PATH_RULE]) -> str:
-    return _exact(request, cwd)
+    return _exact(request, "cwd", cwd)
 
 
 async def _maybe_cwd(request: Request, cwd: Annotated[str | None, _PATH_RULE] = None) -> str | None:
-    return None if cwd is None else _exact(request, cwd)
+    return None if cwd is None else _exact(request, "cwd", cwd)
 
 
-def _exact(request: Request, cwd: str) -> str:
+async def _tree(
+    request: Request, tree: Annotated[str | None, _TREE_PATH_RULE] = None
+) -> str | None:
+    return None if tree is None else _exact(request, "tree", tree)
+
+
+async def _tree_path(
+    request: Request, path: Annotated[str | None, _TREE_PATH_RULE] = None
+) -> str | None:
+    return None if path is None else _exact(request, "path", path)
+
+
+def _exact(request: Request, name: str, value: str) -> str:
     """Bytes that are no UTF-8, which the framework loses, as `core.model.path_text` has them."""
-    if "\ufffd" not in cwd:
-        return cwd
+    if "\ufffd" not in value:
+        return value
     query: str = request.scope["query_string"].decode("latin-1")
     pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
-    return [value for name, value in pairs if name == "cwd"][-1]
+    return [exact for each, exact in pairs if each == name][-1]
 
 
 def _body(model: type[_M]) -> Callable[[Request], Awaitable[_M]]:
@@ -64,6 +77,8 @@ def _body(model: type[_M]) -> Callable[[Request], Awaitable[_M]]:
 
 Cwd = Annotated[str, Depends(_cwd)]
 MaybeCwd = Annotated[str | None, Depends(_maybe_cwd)]
+Tree = Annotated[str | None, Depends(_tree)]
+TreePath = Annotated[str | None, Depends(_tree_path)]
 Key = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 IfMatch = Annotated[str | None, Header()]
 
@@ -82,6 +97,7 @@ def build_app(
     _about_itself(app, backend)
     _about_repos(app, backend)
     _about_entries(app, backend)
+    _about_memory(app, backend)
     _about_changes(app, backend, limits, stopping)
     _errors(app)
     app.add_middleware(Catcher, on_bug=on_bug)
@@ -197,6 +213,46 @@ def _about_entries(app: FastAPI, backend: api.Backend) -> None:
     ) -> Response:
         await backend.delete_entry(cwd, kind, key, if_match)
         return Response(status_code=204)
+
+
+def _about_memory(app: FastAPI, backend: api.Backend) -> None:
+    @app.get("/v1/memory", response_model=api.MemoryAnswer)
+    async def memory(
+        cwd: Cwd, path: TreePath, tree: Tree, level: api.MemoryLevel | None = None
+    ) -> Response:
+        return _json(await backend.read_memory(cwd, level, path, tree))
+
+    @app.post(
+        "/v1/memory/save", response_model=api.SavedAnswer, openapi_extra=takes(api.SaveRequest)
+    )
+    async def save_memory(
+        request: Annotated[api.SaveRequest, Depends(_body(api.SaveRequest))],
+    ) -> Response:
+        return _json(await backend.save_memory(request))
+
+    @app.get("/v1/memory/lint", response_model=api.LintAnswer)
+    async def lint_memory(cwd: Cwd, tree: Tree) -> Response:
+        return _json(await backend.lint_memory(cwd, tree))
+
+    @app.post("/v1/memory/fix", response_model=api.FixAnswer, openapi_extra=takes(api.TreeRequest))
+    async def fix_memory(
+        request: Annotated[api.TreeRequest, Depends(_body(api.TreeRequest))],
+    ) -> Response:
+        return _json(await backend.fix_memory(request))
+
+    @app.post(
+        "/v1/memory/sync",
+        response_model=api.MemorySyncAnswer,
+        openapi_extra=takes(api.TreeRequest),
+    )
+    async def sync_memory(
+        request: Annotated[api.TreeRequest, Depends(_body(api.TreeRequest))],
+    ) -> Response:
+        return _json(await backend.sync_memory(request))
+
+    @app.get("/v1/memory/dict", response_model=api.TermsAnswer)
+    async def suggest_terms(cwd: Cwd, tree: Tree) -> Response:
+        return _json(await backend.suggest_terms(cwd, tree))
 
 
 def _about_changes(

@@ -1,0 +1,247 @@
+"""What of a memory tree is shown to whoever asks: the trees, their indexes, one note.
+
+Only what is shown is read: of a tree with thousands of notes the indexes, or the one note that was
+named. Paths are below the tree; a question may also name one below the repository's root, as
+answers do. Belongs into a worker.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final, Literal
+
+from amend.core.aicontext import DICTIONARY_NAME, INDEX_NAME, SUFFIX
+from amend.core.model import path_bytes, path_text
+from amend.daemon.memory_tree import MemoryTree
+from amend.daemon.tree_reading import (
+    DEPTH_MAX,
+    DIRECTORIES_MAX,
+    FILE_BYTES_MAX,
+    below,
+    is_skipped,
+    join,
+    read_tree,
+)
+from amend.daemon.worktree import Worktree
+from amend.edge.files.beneath import TooLarge
+from amend.edge.files.straight import is_link, list_straight, read_straight
+from amend.errors import AmendError, NotFound, Refused, RequestInvalid
+
+# Near misses worth showing to whoever mistyped a path.
+NEAR_MAX: Final = 5
+
+# Nothing is there, or nothing can be there.
+_NOTHING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+
+_LINKED: Final = "is a symlink or lies behind one"
+
+
+# -- which tree ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TreeAt:
+    """A tree and what it is called: "memory", and "backend:memory" where it is a sibling's."""
+
+    name: str
+    tree: MemoryTree
+
+    @property
+    def root(self) -> bytes:
+        return self.tree.root
+
+    @property
+    def path(self) -> bytes:
+        return self.tree.path
+
+    def shown(self, path: str) -> str:
+        """A path below the tree as answers have it."""
+        return join(self.name, path) if path else self.name
+
+
+def trees_named(worktree: Worktree, name: str | None) -> list[TreeAt]:
+    """The worktree's trees, or the one of that name. Raises `NotFound` where there is none."""
+    siblings = {sibling.root: each for each, sibling in worktree.siblings.items()}
+    trees = [TreeAt(_name(worktree, siblings, tree), tree) for tree in worktree.trees]
+    wanted = name.rstrip("/") if name is not None else None
+    found = [each for each in trees if wanted in (None, each.name)]
+    if found:
+        return found
+    names = ", ".join(each.name for each in trees)
+    raise NotFound(
+        f"no memory tree is configured as {wanted!a}" if name else "no memory tree is configured",
+        hint=f"there are: {names}" if names else "name one in `memory` of the configuration",
+    )
+
+
+def _name(worktree: Worktree, siblings: Mapping[bytes, str], tree: MemoryTree) -> str:
+    path = path_text(tree.path)
+    return path if tree.root == worktree.root else f"{siblings.get(tree.root, '')}:{path}"
+
+
+def existing(trees: Sequence[TreeAt]) -> list[TreeAt]:
+    """Those that there are. Raises `NotFound` where there is none, `Refused` for one by a link."""
+    found = []
+    for tree in trees:
+        if is_link(tree.root, tree.path):
+            raise Refused(
+                f"{tree.name} {_LINKED}; amend goes through none",
+                hint="configure the directory that it leads to",
+            )
+        if os.path.isdir(tree.root + b"/" + tree.path):
+            found.append(tree)
+    if not found:
+        places = ", ".join(path_text(tree.root + b"/" + tree.path) for tree in trees)
+        raise NotFound(f"there is no memory tree at {places}", hint="`amend memory save` makes one")
+    return found
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file of a tree as it is now. `path`: below the tree. `problem`: why it has no data."""
+
+    tree: TreeAt
+    path: str
+    data: bytes
+    problem: str = ""
+
+    @property
+    def kind(self) -> Literal["dict", "index", "note"]:
+        name = self.path.rpartition("/")[2]
+        return "index" if name == INDEX_NAME else "dict" if name == DICTIONARY_NAME else "note"
+
+    @property
+    def shown_path(self) -> str:
+        return self.tree.shown(self.path)
+
+
+def read_one(tree: TreeAt, path: str) -> Read | None:
+    """None where there is no file."""
+    where = below(tree.path, path)
+    try:
+        return Read(tree, path, read_straight(tree.root, where, bytes_max=FILE_BYTES_MAX))
+    except (OSError, AmendError) as error:
+        if isinstance(error, OSError) and error.errno in _NOTHING:
+            return Read(tree, path, b"", _LINKED) if is_link(tree.root, where) else None
+        return Read(tree, path, b"", _why(error))
+
+
+def indexes(tree: TreeAt, directory: str) -> Iterator[Read]:
+    """The index of the directory, then those below it, by path. Reads no note."""
+    waiting = [directory]
+    seen = 0
+    while waiting and seen < DIRECTORIES_MAX:
+        path = waiting.pop()
+        seen += 1
+        index = read_one(tree, join(path, INDEX_NAME))
+        if index is not None:
+            yield index
+        try:
+            names = list_straight(tree.root, below(tree.path, path)) or ()
+        except (OSError, TooLarge) as error:
+            yield Read(tree, join(path, INDEX_NAME), b"", _why(error))
+            continue
+        if path.count("/") + 1 < DEPTH_MAX:
+            below_it = [path_text(each.name) for each in names if each.is_directory]
+            waiting += [join(path, name) for name in reversed(below_it) if not is_skipped(name)]
+
+
+def with_dictionary(tree: TreeAt, files: Iterable[Read]) -> list[Read]:
+    dictionary = read_one(tree, DICTIONARY_NAME)
+    rest = [each for each in files if each.path != DICTIONARY_NAME]
+    return rest if dictionary is None else [dictionary, *rest]
+
+
+def _why(error: OSError | AmendError) -> str:
+    if isinstance(error, AmendError):
+        return error.message
+    if error.errno == errno.ELOOP:
+        return _LINKED
+    return (error.strerror or str(error)).lower()
+
+
+# -- what a path names -----------------------------------------------------------------------------
+
+
+def below_tree(tree: TreeAt, path: str) -> list[str]:
+    """What the path may mean below the tree: itself, or itself without the tree's own name."""
+    if path == tree.name:
+        return [path, ""]
+    rest = path.removeprefix(tree.name + "/")
+    return [path, rest] if rest != path else [path]
+
+
+def checked(path: str) -> str:
+    """The path without slashes around it. Raises `RequestInvalid` for what leads elsewhere."""
+    parts = [part for part in path.split("/") if part]
+    try:
+        path_bytes(path)
+        is_encodable = True
+    except UnicodeEncodeError:
+        is_encodable = False
+    if not parts or not is_encodable or any(is_skipped(part) for part in parts):
+        raise RequestInvalid(
+            f"path is {path!a}, must lead to a category or a note below the tree",
+            hint="`amend memory show` lists what there is",
+        )
+    return "/".join(parts)
+
+
+def directory_at(tree: TreeAt, path: str) -> str | None:
+    for each in below_tree(tree, path):
+        where = below(tree.path, each)
+        if os.path.isdir(tree.root + b"/" + where) and not is_link(tree.root, where):
+            return each
+    return None
+
+
+def note_at(tree: TreeAt, path: str) -> Read | None:
+    """The file of that name, or of that name with the suffix."""
+    for each in below_tree(tree, path):
+        for name in (each, each + SUFFIX):
+            if name.endswith(SUFFIX) and (found := read_one(tree, name)) is not None:
+                return found
+    return None
+
+
+def files_of(trees: Sequence[TreeAt], level: str | None, path: str | None) -> list[Read]:
+    """In the order in which they are to be read. Raises `NotFound`."""
+    trees = existing(trees)
+    if path is None:
+        return [each for tree in trees for each in with_dictionary(tree, indexes(tree, ""))]
+    wanted = checked(path)
+    is_named = level is None and not wanted.endswith(SUFFIX)
+    for tree in trees if level == "index" or is_named else ():
+        directory = directory_at(tree, wanted)
+        if directory is not None:
+            return with_dictionary(tree, indexes(tree, directory))
+    for tree in trees if level != "index" else ():
+        note = note_at(tree, wanted)
+        if note is not None:
+            return with_dictionary(tree, [note])
+    raise _nothing_at(trees, path, wanted, level)
+
+
+def _nothing_at(trees: Sequence[TreeAt], path: str, wanted: str, level: str | None) -> NotFound:
+    names: list[str] = []
+    for tree in trees:
+        found = read_tree(tree.root, tree.path, {}, time.time_ns())
+        for directory in found.values():
+            names += [directory.path] if directory.path and level != "note" else []
+            notes = directory.notes if level != "index" else ()
+            names += [join(directory.path, name.removesuffix(SUFFIX)) for name in notes]
+    asked = wanted.removesuffix(SUFFIX)
+    near = get_close_matches(asked, names, NEAR_MAX)
+    near += [name for name in names if name.rpartition("/")[2] == asked and name not in near]
+    places = ", ".join(tree.name for tree in trees)
+    what = {"index": "category", "note": "note"}.get(level or "", "category or note")
+    return NotFound(
+        f"there is no {what} {path!a} in {places}",
+        hint=f"near: {', '.join(near)}" if near else "`amend memory show` lists what there is",
+    )
