@@ -57,7 +57,7 @@ _TAKEN: Final = frozenset(name.removesuffix(SUFFIX) for name in (INDEX_NAME, DIC
 
 _LIST_MARKS: Final = re.compile(r"^(?:[-*+•–]\s+)+")
 _FINAL_PUNCTUATION: Final = " .,;:!…。"
-_FILES: Final = re.compile(r"files\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
+_FILES: Final = re.compile(r"(?:[-*+•–]\s+)*files\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
 _FILES_MEANING: Final = "files:"
 
 # What ends or hides a line: controls, lone surrogates, line and paragraph separators.
@@ -98,14 +98,14 @@ def merged(existing: Noted | None, new: Noted, replaces: Sequence[str] = ()) -> 
 
 
 def joined(entries: Sequence[Noted]) -> Noted | None:
-    """Several entries of one note as one; None for none.
+    """Several entries of one note as one; None for none, and a single one as it is.
 
     The newest leads: its date, its title, its bullets and their wording. What only older ones say
     follows, newer before older, so that nothing is lost. Of entries of one day the last is the
     newest, because notes are appended to; one without a date is older than all that have one.
     """
-    if not entries:
-        return None
+    if len(entries) < 2:
+        return entries[0] if entries else None
     in_order = sorted(enumerate(entries), key=lambda each: (each[1].on or date.min, each[0]))
     latest_first = [entry for _, entry in reversed(in_order)]
     said: dict[str, str] = {}
@@ -276,14 +276,14 @@ def citations(note: Document) -> tuple[Citation, ...]:
     backticks may be no path at all: only what certainly is none is left out.
     """
     found: dict[Citation, None] = {}
-    indent, is_listing = None, False  # of the bullet that the line above belongs to
+    bullet, is_listing = b"", False  # that the line above belongs to
     for number, line in enumerate(note.lines, 1):
         listed = None
         if line.kind is LineKind.BULLET:
             listed = _listed(line.text)
-            indent, is_listing = _indent(line.raw), listed is not None
-        elif line.kind is not LineKind.OTHER or indent is None or _indent(line.raw) <= indent:
-            indent = None
+            bullet, is_listing = line.raw, listed is not None
+        elif line.kind is not LineKind.OTHER or not bullet or _indent(line.raw) <= _indent(bullet):
+            bullet = b""
             continue
         elif is_listing:
             listed = _items(line.text)
@@ -299,7 +299,7 @@ def cited(note: Document) -> tuple[tuple[int, str], ...]:
 
 def _listed(bullet: str) -> list[str] | None:
     """The items of a `files:` bullet; None for any other."""
-    match = _FILES.fullmatch(_LIST_MARKS.sub("", bullet.strip()))
+    match = _FILES.fullmatch(bullet.strip())
     return _items(match[1]) if match is not None else None
 
 
