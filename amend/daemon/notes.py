@@ -91,9 +91,9 @@ class Notes:
         note says it already."""
         self._take_in({key: data}, {key: _Moment(time.time_ns(), is_said_now=True)})
 
-    def forget(self, key: str) -> None:
-        """The note is gone. Its versions wait for it to come back."""
-        self._memory.forget_documents((EntryName(Kind.NOTE, key),))
+    def forget(self, *keys: str) -> None:
+        """These notes are gone. Their versions wait for them to come back."""
+        self._memory.forget_documents([EntryName(Kind.NOTE, key) for key in keys])
 
     def knows(self, key: str) -> bool:
         return self._memory.known(EntryName(Kind.NOTE, key)) is not None
