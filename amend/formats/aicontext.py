@@ -34,7 +34,7 @@ from amend.core.aicontext import (
 )
 from amend.errors import DocumentInvalid
 
-_BOM: Final = b"\xef\xbb\xbf"
+BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = " \t\r\v\f"
 _SPACE_BYTES: Final = _SPACE.encode()
 
@@ -217,7 +217,7 @@ def _parse(data: bytes, understood: Callable[[str, bytes], Line]) -> Document:
     lines: list[Line] = []
     for found in _LINE.finditer(data):
         raw = found[0]
-        shown = raw.removeprefix(_BOM) if not lines else raw
+        shown = raw.removeprefix(BOM) if not lines else raw
         text = shown.decode("utf-8", "replace").rstrip(_SPACE + "\n")
         if not text:
             line = Line(LineKind.BLANK, raw)
@@ -305,7 +305,7 @@ def _roles(lines: Sequence[Line]) -> list[_Role | None]:
 
 
 def _indent(line: Line) -> int:
-    raw = line.raw.removeprefix(_BOM)
+    raw = line.raw.removeprefix(BOM)
     return len(raw[: len(raw) - len(raw.lstrip(b" \t"))].expandtabs(8))
 
 
@@ -509,10 +509,10 @@ def majority_ending(lines: Iterable[Line]) -> bytes:
 
 
 def without_bom(lines: Sequence[Line]) -> tuple[bytes, tuple[Line, ...]]:
-    if not lines or not lines[0].raw.startswith(_BOM):
+    if not lines or not lines[0].raw.startswith(BOM):
         return b"", tuple(lines)
-    first = replace(lines[0], raw=lines[0].raw.removeprefix(_BOM))
-    return _BOM, (first, *lines[1:]) if first.raw else tuple(lines[1:])
+    first = replace(lines[0], raw=lines[0].raw.removeprefix(BOM))
+    return BOM, (first, *lines[1:]) if first.raw else tuple(lines[1:])
 
 
 def _joined(

@@ -22,6 +22,7 @@ from typing import Final
 from amend.core.aicontext import LISTS, Document, Line, LineKind
 from amend.errors import DocumentInvalid
 from amend.formats.aicontext import (
+    BOM,
     majority_ending,
     parse_dictionary,
     parse_index,
@@ -51,12 +52,12 @@ _END: Final[_Key] = (("end", b""), 0)
 class _File:
     """`items` in the order of the file, with their blank lines; `_END` is the last.
 
-    `last`: the ending of the last line, whatever ends a line being "\\n"; None: there is no line.
+    `is_ended`: whether the last line has an ending; None: there is no line.
     """
 
     items: Mapping[_Key, _Item]
     bom: bytes
-    last: bytes | None
+    is_ended: bool | None
 
 
 def merge(base: bytes | None, theirs: bytes, onto: bytes) -> bytes:
@@ -101,6 +102,8 @@ def _is_dictionary(data: bytes) -> bool:
 
 def _file(document: Document, has_terms: bool) -> _File:
     bom, lines = without_bom(document.lines)
+    if lines and not lines[-1].raw.strip(b"\r"):
+        lines = lines[:-1]  # half an ending is no line
     counts: Counter[_Name] = Counter()
     items: dict[_Key, _Item] = {}
     above: list[bytes] = []
@@ -115,10 +118,7 @@ def _file(document: Document, has_terms: bool) -> _File:
         counts[name] += 1
         above.clear()
     items[_END] = _Item(tuple(above), b"", b"")
-    if not lines:
-        return _File(items, bom, None)
-    last = lines[-1].raw
-    return _File(items, bom, b"\n" if last.endswith(b"\n") else split_ending(last)[1])
+    return _File(items, bom, lines[-1].raw.endswith(b"\n") if lines else None)
 
 
 def _name(line: Line, body: bytes, has_terms: bool) -> _Name:
@@ -151,11 +151,13 @@ def _merged(old: _File, new: _File, present: _File) -> _File:
         item = _item(old.items.get(key), new.items.get(key), present.items.get(key))
         items[key] = replace(item, above=blanks.between(above, key))
         above = key
-    is_theirs = new.last is not None and (new.last != old.last or present.last is None)
+    is_theirs = new.is_ended is not None and (
+        new.is_ended != old.is_ended or present.is_ended is None
+    )
     return _File(
         items,
         new.bom if new.bom != old.bom else present.bom,
-        new.last if is_theirs else present.last,
+        new.is_ended if is_theirs else present.is_ended,
     )
 
 
@@ -301,6 +303,9 @@ def _bytes(file: _File, style: bytes) -> bytes:
         raws += item.above
         if key != _END:
             raws.append(item.body + (item.ending or style))
-    if raws and file.last is not None and file.last != b"\n":
-        raws[-1] = split_ending(raws[-1])[0] + file.last
-    return file.bom + b"".join(raws)
+    if raws and file.is_ended is False:
+        # An empty line without an ending would be none.
+        raws[-1] = split_ending(raws[-1])[0] or raws[-1]
+    data = b"".join(raws)
+    # A mark that begins the first line would be taken for the file's.
+    return (file.bom or (BOM if data.startswith(BOM) else b"")) + data

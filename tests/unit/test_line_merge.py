@@ -55,7 +55,14 @@ UNIQUE = files(_LISTED | _OTHER, unique=True)
 DICTIONARIES = files(
     st.builds("{}: {}".format, st.sampled_from(("SMS", "DTL", "JWT")), st.sampled_from("12"))
 )
-SOME = ANY | UNIQUE | DICTIONARIES
+# Nothing but pieces: half endings, marks in the middle, lines of blanks.
+PIECES = st.lists(
+    st.sampled_from(
+        ("file: a | A", "dir: b", "# c", "\ufeff", " ", "\r", "\n", "\n", "\r\n", "S: s")
+    ),
+    max_size=12,
+).map(lambda pieces: "".join(pieces).encode())
+SOME = ANY | UNIQUE | DICTIONARIES | PIECES
 
 
 # -- by example ------------------------------------------------------------------------------------
