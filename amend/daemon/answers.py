@@ -270,9 +270,11 @@ class Answers:
             theirs = other.memory.find(key, kind)
             if theirs is None or memory.is_declined(theirs.entry.name):
                 continue
-            if theirs.entry.name.kind is Kind.NOTE and memory.known(theirs.entry.name) is None:
-                continue  # its tree says what there is; here it has no such note
-            for version in theirs.entry.versions:
+            mine = memory.known(theirs.entry.name)
+            is_note = theirs.entry.name.kind is Kind.NOTE
+            for version, digest in zip(theirs.entry.versions, theirs.digests, strict=True):
+                if is_note and (mine is None or mine.digests[0] != digest):
+                    continue  # a note is the text in its own tree's file
                 if await memory.would_support(theirs.entry.name.kind, version):
                     recorded = self._tending.store.recorded(version.id)
                     return memory.adopt(theirs.entry.name, version, recorded)

@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from amend.core.freshness import Explained
-from amend.core.model import EntryName, FilePrint, Fingerprint, RelPath, Source
+from amend.core.model import (
+    EntryName,
+    FilePrint,
+    Fingerprint,
+    Kind,
+    RelPath,
+    Source,
+    Version,
+)
+from amend.core.notes import written_between
 from amend.daemon.by_content import at_hash
 from amend.daemon.explain import (
     AskedBy,
@@ -75,7 +84,7 @@ class Asking:
                 for repository in dict.fromkeys(source.repository for source in waiting):
                     there = [source for source in waiting if source.repository == repository]
                     looks = tuple([await self._look(source) for source in there])
-                    asked = Unbased(version.id, version.ts, looks)
+                    asked = _unbased(name, version, looks)
                     unbased.setdefault(repository, []).append(asked)
         now = datetime.now(UTC)
         for repository, asked_there in unbased.items():
@@ -167,6 +176,15 @@ class Asking:
     def _is_still(self, repository: str | None, head: HeadState) -> bool:
         now = self._where(repository).head
         return (now.symref, now.oid) == (head.symref, head.oid)
+
+
+def _unbased(
+    name: EntryName, version: Version, looks: tuple[tuple[Source, Fingerprint, int], ...]
+) -> Unbased:
+    if name.kind is not Kind.NOTE or version.ts is None:
+        return Unbased(version.id, version.ts, looks)
+    begin, end = written_between(version.ts.date())  # a note has a day, not a time of it
+    return Unbased(version.id, begin, looks, end)
 
 
 def _each_path_once(asked: Iterable[Question]) -> list[list[Question]]:

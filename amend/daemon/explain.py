@@ -58,11 +58,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Unbased:
-    """A version whose fingerprints wait: its `ts`, and each source with its look and mtime."""
+    """A version whose fingerprints wait: its `ts`, and each source with its look and mtime.
+
+    `until`: it was written at some moment from `ts` to then.
+    """
 
     version_id: int
     ts: datetime | None
     sources: tuple[tuple[Source, Fingerprint, int], ...]
+    until: datetime | None = None
 
 
 AskedBy = dict[Question, list[tuple[EntryName, int]]]
@@ -177,7 +181,11 @@ def base_versions(
         if source.kind is SourceKind.FILE and isinstance(look, FilePrint)
     }
     asked = [
-        AsOf(version.ts or now, frozenset(source.path for source, _, _ in version.sources))
+        AsOf(
+            version.ts or now,
+            frozenset(source.path for source, _, _ in version.sources if source.path in blobs),
+            version.until,
+        )
         for version in versions
     ]
     history: Sequence[Mapping[bytes, Baseline]] = [{} for _ in versions]
@@ -189,9 +197,7 @@ def base_versions(
             history = baselines(places, head, blobs, asked, now, lf_blobs=lf_blobs)
     return {
         version.version_id: {
-            source: _based(
-                source, look, mtime_ns, ts=version.ts, told=told.get(source.path), now=now
-            )
+            source: _based(source, look, mtime_ns, version, told=told.get(source.path), now=now)
             for source, look, mtime_ns in version.sources
         }
         for version, told in zip(versions, history, strict=True)
@@ -202,11 +208,12 @@ def _based(
     source: Source,
     look: Fingerprint,
     mtime_ns: int,
+    version: Unbased,
     *,
-    ts: datetime | None,
     told: Baseline | None,
     now: datetime,
 ) -> Fingerprint:
+    ts = version.ts
     if source.kind is SourceKind.ABSENT or isinstance(look, NoPrint):
         return look if isinstance(look, NoPrint) else ABSENT
     if ts is None or ts > now or told is Baseline.CANNOT_TELL:
@@ -217,9 +224,11 @@ def _based(
         return CHANGED_SINCE
     if isinstance(look, AbsentPrint):
         return look  # a cited file that is not there: deleted, whenever that was
-    unchanged = datetime.fromtimestamp(mtime_ns / 1e9, UTC) <= ts
-    if unchanged:
+    changed_at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)
+    if changed_at <= ts:
         return look
+    if version.until is not None and changed_at < version.until:
+        return NoPrint(CauseKind.NO_BASELINE, "changed about the day it was written")
     if source.kind is SourceKind.FILE:
         return CHANGED_SINCE  # modified or untracked, and written after the entry
     return NoPrint(CauseKind.NO_BASELINE, "the directory changed since, and time cannot tell how")

@@ -106,7 +106,7 @@ class MemoryTree:
         self._wanted: dict[str, frozenset[bytes]] = {}
         self._lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._task: asyncio.Task[None] | None = None
         self._asked_since_s: float | None = None
         self._locked_since_s: float | None = None
@@ -120,7 +120,8 @@ class MemoryTree:
         self._loop = loop
         if self._watch is not None:
             self._watch.want_names(self.root, self.path, self._key(""))
-        self.touched_everywhere()
+        self._dirty = None
+        self._timer = loop.call_soon(self._due)  # what is written from now on is written today
 
     def teach(self, notes: Notes, key_of: Callable[[str], str]) -> None:
         """Let `notes` learn of every note from now on, by the key of its path below the tree."""
@@ -194,11 +195,14 @@ class MemoryTree:
 
     def _waits_for_lock(self) -> bool:
         assert self._loop is not None
-        if self._places is None or not is_locked(self._places):
+        if not self._is_locked():
             self._locked_since_s = None
             return False
         self._locked_since_s = self._locked_since_s or self._loop.time()
         return self._loop.time() < self._locked_since_s + GIT_WAIT_S
+
+    def _is_locked(self) -> bool:
+        return self._places is not None and is_locked(self._places)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
@@ -371,22 +375,22 @@ class MemoryTree:
     ) -> None:
         """Let entries follow the notes."""
         assert self._notes is not None
-        head = self._read_head()
-        was_away = self._is_first or head != self._head
+        # What comes with another HEAD was not written now, nor what git is just writing.
+        head, is_locked_now = self._read_head(), self._is_locked()
+        was_away = self._is_first or head != self._head or is_locked_now
         self._head = head
-        for path in lost:
-            self._notes.forget(self._key_of(path))
+        self._notes.forget(*map(self._key_of, lost))
         said = {path: note.data for path, note in others.items() if note.data is not None}
         if self._is_first:
             unread = [path for path, note in _notes_in(found, found).items() if note.data is None]
             unknown = [path for path in unread if not self._notes.knows(self._key_of(path))]
             said |= await asyncio.to_thread(self._bytes_of, unknown)
-        if was_away:
-            self._notes.learn_all({self._key_of(path): data for path, data in said.items()})
-            return
-        for path, data in said.items():
-            written_ns = changed_at_ns(others[path].stat)
-            self._notes.learn(self._key_of(path), data, written_ns=written_ns)
+        self._notes.learn_all(
+            {self._key_of(path): data for path, data in said.items()},
+            {self._key_of(path): changed_at_ns(note.stat) for path, note in others.items()}
+            if not was_away
+            else {},
+        )
 
     def _bytes_of(self, paths: Iterable[str]) -> dict[str, bytes]:
         found = {}

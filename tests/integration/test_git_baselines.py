@@ -1,6 +1,7 @@
 """Whether a file was at a time as it is now."""
 
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -283,3 +284,44 @@ def test_more_history_than_there_is_time_for_cannot_be_told(
 
     assert was(fresh, first, "b") is Baseline.CHANGED
     assert was(fresh, first) is Baseline.CANNOT_TELL
+
+
+def test_of_a_day_every_moment_counts(repository: Repository) -> None:
+    repository.commit("first", a="one\n", b="b\n", c="one\n")
+    begin = clock(repository) + HALF_A_STEP
+    repository.commit("second", a="two\n", c="two\n")
+    repository.commit("third", a="one\n")
+    end = clock(repository) + HALF_A_STEP
+    repository.commit("fourth", c="three\n")
+
+    def all_day(path: str, begin: datetime, end: datetime) -> Baseline:
+        blobs = {path.encode(): repository.blob((repository.root / path).read_bytes())}
+        asked = [AsOf(begin, frozenset(blobs), end)]
+        (answer,) = baselines(repository.places, read_head(repository.places), blobs, asked, NOW)
+        return answer[path.encode()]
+
+    def answers() -> list[Baseline]:
+        return [all_day(path, begin, end) for path in "abc"] + [all_day("a", end, NOW)]
+
+    by_reflog = answers()
+    shutil.rmtree(repository.root / ".git/logs")
+    by_time = answers()
+
+    expected = [Baseline.CANNOT_TELL, Baseline.MATCHED, Baseline.CHANGED, Baseline.MATCHED]
+    assert by_reflog == by_time == expected
+
+
+def test_a_day_that_a_checkout_falls_into_was_on_both_branches(repository: Repository) -> None:
+    repository.commit("first", a="one\n")
+    repository.git("branch", "side")
+    begin = clock(repository) + HALF_A_STEP
+    repository.git("switch", "-q", "side")
+    repository.commit("there", a="two\n")
+    repository.git("switch", "-q", "main")
+    end = clock(repository) + HALF_A_STEP
+
+    blobs = {b"a": repository.blob("one\n")}
+    asked = [AsOf(begin, frozenset(blobs), end), AsOf(begin, frozenset(blobs))]
+    answers = baselines(repository.places, read_head(repository.places), blobs, asked, NOW)
+
+    assert answers == [{b"a": Baseline.CANNOT_TELL}, {b"a": Baseline.MATCHED}]

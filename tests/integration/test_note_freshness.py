@@ -1,6 +1,8 @@
 """Notes as entries, on real files and real git: what they rest on, and since when."""
 
 import asyncio
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -344,10 +346,51 @@ def test_before_git_is_asked_a_note_that_was_there_before_amend_is_unknown(world
 
 
 def test_a_source_that_was_last_changed_days_before_the_note_supports_it(world: World) -> None:
-    world.learn("files: a.py")
+    world.learn("files: a.py, !gone.py")
     world.ask_git()
 
     assert world.verdict() is Verdict.FRESH
+
+
+# A day lasts from its beginning in UTC+14 to its end in UTC-12.
+@pytest.mark.parametrize(
+    ("changed_at", "verdict"),
+    [
+        ("2026-02-28T09:59:00", Verdict.FRESH),
+        ("2026-02-28T10:01:00", Verdict.UNKNOWN),
+        ("2026-03-01T12:00:00", Verdict.UNKNOWN),
+        ("2026-03-02T11:59:00", Verdict.UNKNOWN),
+        ("2026-03-02T12:01:00", Verdict.STALE),
+    ],
+)
+@pytest.mark.parametrize("how", ["committed", "cloned", "edited"])
+def test_a_source_that_changed_about_the_note_s_day_is_unknown(
+    world: World, how: str, changed_at: str, verdict: Verdict
+) -> None:
+    at_s = int(datetime.fromisoformat(f"{changed_at}+00:00").timestamp())
+    world.repository.clock_s = at_s - 60
+    world.repository.write("a.py", "two\n")
+    if how != "edited":
+        world.repository.commit("about that day")
+    if how == "cloned":
+        shutil.rmtree(world.repository.root / ".git/logs")
+    os.utime(world.repository.root / "a.py", (at_s, at_s))
+
+    world.learn("files: a.py", on=LONG_AGO)
+    world.ask_git()
+
+    assert world.verdict() is verdict
+
+
+def test_a_source_that_changed_on_that_day_and_changed_back_is_unknown(world: World) -> None:
+    world.on(LONG_AGO)
+    world.repository.commit("there", **{"a.py": "two\n"})
+    world.repository.git("revert", "--no-edit", "HEAD")
+
+    world.learn("files: a.py, src/b.py", on=LONG_AGO)
+    world.ask_git()
+
+    assert (world.verdict(), world.causes()) == (Verdict.UNKNOWN, ["no_baseline a.py"])
 
 
 def test_a_source_that_was_committed_days_after_the_note_makes_it_stale(world: World) -> None:
