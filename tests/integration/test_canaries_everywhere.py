@@ -35,6 +35,7 @@ def hostile(tmp_path: Path) -> Hostile:
 
 def test_every_endpoint_can_be_asked_and_fires_nothing(hostile: Hostile, tmp_path: Path) -> None:
     write_older_entries(hostile.root)
+    write_memory(hostile.root)
     with recorded_daemon(tmp_path) as daemon, Neighbour(daemon, tmp_path) as neighbour:
         daemon.add(hostile.root)
         routes = every_route(daemon.get("/openapi.json"))
@@ -60,12 +61,26 @@ def sensible(root: Path) -> dict[str, Any]:
     """A value for each parameter, field, argument and option, by its name."""
     at = str(root)
     files = ["a.py", "src/", "*.py", "!gone.py", "vendor/bare/config"]
-    return {"cwd": at, "root": at, "path": at, "files": files} | {
+    return {"cwd": at, "root": at, "files": files} | {
         "kind": "topic",
         "key": "old",
         "keys": ["old"],
         "summary": "found out",
+        "path": "decisions/auth",
+        "category": "decisions",
+        "topic": "auth",
+        "title": "found out",
+        "bullets": [f"files: {', '.join(files)}"],
     }
+
+
+def write_memory(root: Path) -> None:
+    """A tree with everything that lint and the index sync have something to do with."""
+    note = "2026-04-10: found out\n- files: a.py, src/\n  - `vendor/bare/config` says so\n"
+    for name, text in {"decisions/auth": note, "index": "dir: gone/ | x\n"}.items():
+        path = root / "memory" / f"{name}.aicontext"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def every_route(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -119,12 +134,18 @@ def every_command() -> list[tuple[list[str], click.Command]]:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        if isinstance(command, click.Group):
-            found += [([name, inner], each) for inner, each in command.commands.items()]
-        elif name not in NOT_CALLED:
-            found.append(([name], command))
+        if name not in NOT_CALLED:
+            found += below([name], command)
     turns = {"add": 0, "put": 1, "rm": 3, "remove": 4}
     return sorted(found, key=lambda one: turns.get(one[0][0], 2))
+
+
+def below(words: list[str], command: click.Command) -> list[tuple[list[str], click.Command]]:
+    """The command itself, or what a group of commands holds."""
+    if not isinstance(command, click.Group):
+        return [(words, command)]
+    inner = command.commands.items()
+    return [found for name, each in inner for found in below([*words, name], each)]
 
 
 def typed(command: click.Command, values: dict[str, Any]) -> list[str]:
@@ -134,6 +155,8 @@ def typed(command: click.Command, values: dict[str, Any]) -> list[str]:
         value = values.get(parameter.name or "")
         if isinstance(parameter, click.Option) and parameter.required and value is not None:
             words += [parameter.opts[0], str(value)]
+        elif parameter.name == "bullets":  # else they are read from stdin
+            words += [word for bullet in values["bullets"] for word in ("--bullet", bullet)]
         elif isinstance(parameter, click.Argument) and value is not None:
             words += value if isinstance(value, list) else [value]
     return words
@@ -155,35 +178,43 @@ def amend(daemon: Daemon, root: Path, words: list[str]) -> int:
 
 def test_every_command_can_be_called_and_fires_nothing(hostile: Hostile, tmp_path: Path) -> None:
     write_older_entries(hostile.root)
+    write_memory(hostile.root)
     (tmp_path / "config.toml").write_text("")
     values = sensible(hostile.root)
-    of_config = values | {"path": str(tmp_path / "config.toml")}
+    # Else a PATH is the repository's.
+    paths = {"config": str(tmp_path / "config.toml"), "memory": values["path"]}
     with recorded_daemon(tmp_path) as daemon, Neighbour(daemon, tmp_path) as neighbour:
         codes = {
             " ".join(words): amend(
                 daemon,
                 hostile.root,
-                [*words, *typed(command, of_config if words[0] == "config" else values)],
+                [
+                    *words,
+                    *typed(command, values | {"path": paths.get(words[0], str(hostile.root))}),
+                ],
             )
             for words, command in every_command()
         }
 
         assert hostile.fired() == set()
         assert {codes[name] for name in ("add", "status", "put", "ls", "rm", "remove")} == {0}
+        assert {codes[f"memory {name}"] for name in ("save", "sync", "dict suggest")} == {0}
     assert set(neighbour.answers) == {"fresh"}
     assert neighbour.slowest_s < STALL_S
 
 
 def test_without_a_daemon_a_command_fires_nothing_either(hostile: Hostile, tmp_path: Path) -> None:
     write_older_entries(hostile.root)
+    write_memory(hostile.root)
     hostile.repository.write("a.py", "edited\n")
     daemon = Daemon(tmp_path / "daemon")  # its places; it is not started
     try:
         codes = [
-            amend(daemon, hostile.root, words) for words in (["get", "old"], ["ls"], ["verify"])
+            amend(daemon, hostile.root, words)
+            for words in (["get", "old"], ["ls"], ["verify"], ["memory", "lint", "--fix"])
         ]
     finally:
         daemon.close()
 
     assert hostile.fired() == set()
-    assert codes == [3, 0, 3]
+    assert codes == [3, 0, 3, 1]

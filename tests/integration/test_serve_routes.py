@@ -12,6 +12,7 @@ from tests.integration.serve_fakes import (
     AT,
     CLOCK,
     ETAG,
+    FINDING,
     KINDS,
     Broken,
     Served,
@@ -27,6 +28,7 @@ from tests.integration.serve_fakes import (
 
 LOOKUP = b'{"cwd":"/w","key":"routes"}'
 PUT = b'{"summary":"s","files":["a.py"]}'
+SAVE = b'{"cwd":"/w","category":"c","topic":"t","title":"x","bullets":["a"]}'
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,15 @@ GOLDEN: list[tuple[str, str, bytes, int, Any]] = [
         {"changes": [change(7)], "clock": CLOCK, "fresh_instance": True},
     ),
     ("POST", "/v1/sync", b"", 200, {"clock": CLOCK}),
+    ("GET", "/v1/memory/lint?cwd=/w", b"", 200, {"findings": [FINDING]}),
+    (
+        "POST",
+        "/v1/memory/fix",
+        b'{"cwd":"/w"}',
+        200,
+        {"findings": [FINDING], "written": ["memory/index.aicontext"]},
+    ),
+    ("POST", "/v1/memory/sync", b'{"cwd":"/w"}', 200, {"written": ["memory/index.aicontext"]}),
     ("DELETE", "/v1/repos/r1", b"", 204, None),
     ("GET", "/healthz", b"", 200, {"ok": True, "problems": []}),
     ("GET", "/readyz", b"", 200, {"ok": True, "problems": []}),
@@ -145,6 +156,7 @@ async def test_metrics_are_text_and_openapi_describes_every_route() -> None:
         assert set(paths["/v1/entries/{kind}/{key}"]) == {"get", "put", "delete"}
         assert "cwd" in str(paths["/v1/lookup"]["post"]["requestBody"])
         assert {"/v1/events", "/v1/changes", "/v1/sync", "/v1/verify", "/readyz"} <= set(paths)
+        assert {"/v1/memory", "/v1/memory/save", "/v1/memory/lint", "/v1/memory/fix"} <= set(paths)
 
 
 async def test_an_entry_carries_its_etag_and_if_match_reaches_the_backend() -> None:
@@ -245,6 +257,14 @@ async def test_a_bug_is_told_once_and_shows_the_client_an_id(
         ("POST", "/v1/repos", b'{"root":"x"}', 422, "/root"),
         ("PUT", "/v1/entries/topic/k?cwd=/w", b'{"files":[]}', 422, "/summary"),
         ("PUT", "/v1/entries/odd/k?cwd=/w", PUT, 422, "/path/kind"),
+        ("GET", "/v1/memory", b"", 422, "/query/cwd"),
+        ("GET", "/v1/memory?cwd=/w&level=deep", b"", 422, "/query/level"),
+        ("GET", "/v1/memory?cwd=/w&path=", b"", 422, "/query/path"),
+        ("GET", "/v1/memory?cwd=/w&path=a%00b", b"", 422, "/query/path"),
+        ("POST", "/v1/memory/save", SAVE.replace(b'["a"]', b"[]"), 422, "/bullets"),
+        ("POST", "/v1/memory/save", SAVE.replace(b"cwd", b"cwx"), 422, "/cwd"),
+        ("POST", "/v1/memory/save", SAVE[:-1] + b',"date":"1.2.2026"}', 422, "/date"),
+        ("POST", "/v1/memory/fix", b'{"cwd":"/w","tree":""}', 422, "/tree"),
         ("GET", "/v1/entries/topic/k", b"", 422, "/query/cwd"),
         ("GET", "/v1/entries/topic/k%0a?cwd=/w", b"", 422, None),
         ("GET", "/v1/entries/topic/?cwd=/w", b"", 422, "/path/key"),
@@ -306,6 +326,22 @@ async def test_a_path_that_is_no_utf8_is_taken_and_given_back() -> None:
         assert served.backend.calls[0] == ("lookup", "/w/\udcff", "echo")
         assert served.backend.calls[1][1] == "/w/\udcff"
         assert served.backend.calls[1][4] == ["\udc80.py"]
+
+
+async def test_what_is_asked_about_memory_reaches_the_backend_as_it_was_sent() -> None:
+    target = "/v1/memory?cwd=/w%ff&level=note&path=caf%e9/n%C3%BC&tree=x%fe"
+    async with serving() as served:
+        read = await ask(served.path, "GET", target)
+        saved = await ask(served.path, "POST", "/v1/memory/save", SAVE)
+        terms = await ask(served.path, "GET", "/v1/memory/dict?cwd=/w&tree=notes")
+
+        assert [read.status, saved.status, terms.status] == [200, 200, 200]
+        asked, request, (_, *rest) = served.backend.calls
+        assert asked == ("read_memory", "/w\udcff", "note", "caf\udce9/n\u00fc", "x\udcfe")
+        assert (request[1].bullets, request[1].replaces, request[1].date) == (["a"], [], None)
+        assert rest == ["/w", "notes"]
+        assert saved.json["created"] is True
+        assert terms.json["is_worth_it"] is False
 
 
 async def test_one_connection_takes_many_requests_also_all_at_once() -> None:
