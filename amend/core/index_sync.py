@@ -146,7 +146,7 @@ class _Draft:
     def plan(self) -> Plan:
         # A line is described by its old name, and added while its neighbours are still there.
         edits = self.describe + self.rename + self.add + self.drop
-        return Plan(tuple(dict.fromkeys(edits)), tuple(dict.fromkeys(self.derived)))
+        return Plan(tuple(edits), tuple(dict.fromkeys(self.derived)))
 
 
 def plan(
@@ -187,9 +187,10 @@ def plan(
             _describe(draft, child, standing[child.name], is_ours)
         elif can_be_listed(child.name):
             _give_line(draft, child, origin, leaving, is_ours)
-    for (_, name), gone in leaving.items():
+    for (of, written), gone in leaving.items():
+        name = _listed(gone[0])
         if name in gone_names or any(was_seen(kind, name) for kind in _ORDER):
-            draft.drop += [DropLine(line.kind, line.name) for line in gone]
+            draft.drop.append(DropLine(of, written))
         else:
             _remember(draft, gone, is_ours)
     return draft.plan()
@@ -210,7 +211,7 @@ def _parted(
     here: Mapping[str, Child],
     was_seen: Callable[[LineKind, str], bool],
 ) -> tuple[dict[str, list[Line]], dict[tuple[LineKind, str], list[Line]]]:
-    """The lines of each child that is here, and the others by what they list."""
+    """The lines of each child that is here, and the others by kind and name."""
     standing = defaultdict(list)
     leaving = defaultdict(list)
     for line in lines:
@@ -219,7 +220,7 @@ def _parted(
         if child is not None and (line.kind is child.kind or not was_seen(line.kind, name)):
             standing[name].append(line)
         else:
-            leaving[line.kind, name].append(line)
+            leaving[line.kind, line.name].append(line)
     return standing, leaving
 
 
@@ -240,7 +241,7 @@ def _give_line(
     old = leaving.pop((child.kind, origin.name), []) if origin and origin.name else []
     if old:
         _describe(draft, child, old, was_ours)
-        draft.rename += [RenameLine(line.kind, line.name, child.name) for line in old]
+        draft.rename.append(RenameLine(child.kind, old[0].name, child.name))
     elif origin is not None and origin.description is not None and not origin.derived:
         draft.add.append(AddLine(child.kind, child.name, origin.description))
     else:
