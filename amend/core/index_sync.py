@@ -7,8 +7,8 @@ An index with a problem gets no edit.
 What counts as a child's line. Names in a directory are unique, so a line lists the child that has
 its name, exactly, and a final `/` says nothing. A line of another kind (`file: dict.aicontext`, a
 `file:` line for a directory) counts as well: it is a person's, stays as it is and is lint's to
-report. Only where a child of that other kind was once seen, a note whose name a directory has now,
-is the line the former child's and goes with it. Names with a path inside and `index.aicontext`
+report. Only where a note was once seen whose name a directory has now, or the other way round, is
+the line the former child's and goes with it. Names with a path inside and `index.aicontext`
 list nothing.
 
 Edits are to be applied in their order, each to every line of its kind and name.
@@ -206,6 +206,10 @@ def _listed(line: Line) -> str:
     return line.name.removesuffix("/")
 
 
+def _is_directory(it: Line | Child) -> bool:
+    return it.kind is LineKind.DIRECTORY
+
+
 def _parted(
     lines: Iterable[Line],
     here: Mapping[str, Child],
@@ -217,7 +221,9 @@ def _parted(
     for line in lines:
         name = _listed(line)
         child = here.get(name)
-        if child is not None and (line.kind is child.kind or not was_seen(line.kind, name)):
+        # A dictionary is a file too: only a directory and a file take each other's place.
+        other = child is not None and _is_directory(line) != _is_directory(child)
+        if child is not None and not (other and was_seen(line.kind, name)):
             standing[name].append(line)
         else:
             leaving[line.kind, line.name].append(line)

@@ -258,6 +258,12 @@ def test_a_dictionary_that_is_listed_as_a_file_is_listed() -> None:
     assert world.sync(DICTIONARY) == ()
 
 
+def test_a_dictionary_that_is_listed_as_a_file_stays_so_also_when_it_was_seen_as_a_file() -> None:
+    world = World([(FILE, "dict.aicontext", "our words")], seen={(FILE, "dict.aicontext")})
+
+    assert world.sync(DICTIONARY) == ()
+
+
 def test_a_dictionary_that_was_listed_as_a_file_loses_that_line_with_the_dictionary() -> None:
     world = World([(FILE, "dict.aicontext", "our words")])
     world.sync(DICTIONARY)
