@@ -26,6 +26,7 @@ from amend.daemon.tree_reading import (
     ReadFile,
     below,
     counting,
+    files_in,
     is_tree,
     join,
     read_tree,
@@ -34,6 +35,8 @@ from amend.edge.files.look import changed_at_ns
 from amend.edge.files.straight import is_link, make_directories, read_straight
 from amend.edge.git.head import NO_HEAD, HeadState, is_locked, needs_git, read_head
 from amend.edge.git.places import RepositoryPlaces
+from amend.edge.git.run import GitFailed
+from amend.edge.git.trees import ignored_below
 from amend.edge.store import Store
 from amend.edge.store_trees import NoteRow
 from amend.edge.watch.interface import Watch
@@ -111,6 +114,7 @@ class MemoryTree:
         self._asked_since_s: float | None = None
         self._locked_since_s: float | None = None
         self._problem: str | None = None
+        self.ignored: frozenset[bytes] = frozenset()  # root-relative
         self.on_failed: Callable[[bytes, BaseException], None] = lambda root, error: None
 
     # -- living ----------------------------------------------------------------------------------
@@ -311,17 +315,42 @@ class MemoryTree:
         while self._dirty is None or self._dirty:
             dirty, self._dirty = self._dirty, set()
             before = self._read if not self._is_first else self._remembered()
+            self._problem = None
             try:
-                found = await asyncio.to_thread(
-                    read_tree, self.root, self.path, before, time.time_ns(), dirty
-                )
-                self._problem = None
+                found = await asyncio.to_thread(self._read_again, before, time.time_ns(), dirty)
             except Refused as error:
                 self._problem, found = error.message, {}
             except OSError as error:
                 self._problem = f"{path_text(self.path)}: {(error.strerror or str(error)).lower()}"
-                found = {}
+                return
             await self._take(before, found)
+
+    def _read_again(
+        self, before: Mapping[str, ReadDirectory], now_ns: int, touched: set[str] | None
+    ) -> dict[str, ReadDirectory]:
+        """`read_tree`, without what git is told to ignore; asked where there are new names.
+
+        In a tree that is ignored as a whole nothing is: it is somebody's own.
+        """
+        found = read_tree(
+            self.root, self.path, before, now_ns, touched=touched, ignored=self.ignored
+        )
+        changed = {path: read for path, read in found.items() if read != before.get(path)}
+        there = files_in(changed, self.path)
+        is_asked = touched is None or not there <= files_in(before, self.path)
+        if self._places is None or not found or not is_asked:
+            return found
+        try:
+            ignored = ignored_below(self._places, self.path)
+        except GitFailed as error:
+            self._problem = error.message
+            return found
+        if ignored >= files_in(found, self.path) | self.ignored:
+            ignored = set()
+        if ignored != self.ignored:
+            self.ignored = frozenset(ignored)
+            found = read_tree(self.root, self.path, found, now_ns, ignored=self.ignored)
+        return found
 
     def _remembered(self) -> dict[str, ReadDirectory]:
         """The notes as they were when amend last looked, as far as the store has them."""

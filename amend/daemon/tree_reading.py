@@ -1,9 +1,9 @@
 """A memory tree as it is on disk: which directories count, and what is in each.
 
-Names that begin with a dot, and those of editors' and amend's own temporary files, are not looked
-at. A directory counts when it has an index or a note, when one below it counts, or when it is
-empty, so that somebody is about to write into it; one that holds only other files is none of
-amend's. Links are not followed.
+Names that begin with a dot, those of editors' and amend's own temporary files, and what git is told
+to ignore are not looked at. A directory counts when it has an index or a note, when one below it
+counts, or when it is empty, so that somebody is about to write into it; one that holds only other
+files is none of amend's. Links are not followed.
 
 Reads the disk and nothing else; belongs into a worker for more than a few directories.
 """
@@ -78,10 +78,16 @@ def is_skipped(name: str) -> bool:
 
 
 def read_directory(
-    root: bytes, tree: bytes, path: str, before: ReadDirectory | None, now_ns: int
+    root: bytes,
+    tree: bytes,
+    path: str,
+    before: ReadDirectory | None,
+    now_ns: int,
+    *,
+    ignored: Set[bytes] = frozenset(),
 ) -> ReadDirectory | None:
     """What is in the directory now; None where there is none. Files as in `before` are not read
-    again. `now_ns`: the time before this was called."""
+    again. `now_ns`: the time before this was called. `ignored`: root-relative."""
     where = below(tree, path)
     try:
         names = list_straight(root, where)
@@ -103,6 +109,8 @@ def read_directory(
             continue
         if each.is_directory:
             directories.append(name)
+        elif where + b"/" + each.name in ignored:
+            has_others = True
         elif each.is_file and name.endswith(SUFFIX):
             files[name] = _read(root, where + b"/" + each.name, name, known.get(name), now_ns)
         else:
@@ -137,11 +145,14 @@ def read_tree(
     tree: bytes,
     before: Mapping[str, ReadDirectory],
     now_ns: int,
+    *,
     touched: Collection[str] | None = None,
+    ignored: Set[bytes] = frozenset(),
 ) -> dict[str, ReadDirectory]:
     """Every directory of the tree by path, `""` the root; empty where there is none.
 
     Of what is no memory tree only the top is read. `touched`: all others are as in `before`.
+    `ignored`: root-relative paths of files that are not looked at.
     Raises `Refused` for a tree that a symlink leads to, or one too large.
     """
     if is_link(root, tree):
@@ -152,12 +163,12 @@ def read_tree(
     found = dict(before) if touched is not None else {}
     waiting = list(touched) if touched is not None else [""]
     if touched is None or not is_tree(before):
-        found = _top(root, tree, before, now_ns)
+        found = _top(root, tree, before, now_ns, ignored=ignored)
         waiting = [join("", name) for name in found[""].directories] if is_tree(found) else []
     while waiting:
         path = waiting.pop()
         known = found.get(path) or before.get(path)
-        read = read_directory(root, tree, path, known, now_ns)
+        read = read_directory(root, tree, path, known, now_ns, ignored=ignored)
         _forget_below(found, path, kept=read.directories if read is not None else ())
         if read is None:
             found.pop(path, None)
@@ -172,15 +183,20 @@ def read_tree(
 
 
 def _top(
-    root: bytes, tree: bytes, before: Mapping[str, ReadDirectory], now_ns: int
+    root: bytes,
+    tree: bytes,
+    before: Mapping[str, ReadDirectory],
+    now_ns: int,
+    *,
+    ignored: Set[bytes],
 ) -> dict[str, ReadDirectory]:
     """The tree's root and some of what is directly below: enough to tell a memory tree."""
-    top = read_directory(root, tree, "", before.get(""), now_ns)
+    top = read_directory(root, tree, "", before.get(""), now_ns, ignored=ignored)
     if top is None:
         return {}
     found = {"": top}
     for name in top.directories[:TOP_DIRECTORIES_MAX]:
-        read = read_directory(root, tree, name, before.get(name), now_ns)
+        read = read_directory(root, tree, name, before.get(name), now_ns, ignored=ignored)
         if read is not None:
             found[name] = read
     return found
@@ -202,6 +218,19 @@ def is_tree(found: Mapping[str, ReadDirectory]) -> bool:
         top.index is not None
         or any(each.notes or each.index for each in found.values() if "/" not in each.path)
     )
+
+
+def files_in(found: Mapping[str, ReadDirectory], root_relative: bytes) -> set[bytes]:
+    """Every note, index and dictionary, by path from the repository's root."""
+    return {
+        below(root_relative, join(read.path, name))
+        for read in found.values()
+        for name in (
+            *read.notes,
+            *([INDEX_NAME] if read.index is not None else ()),
+            *([DICTIONARY_NAME] if read.dictionary is not None else ()),
+        )
+    }
 
 
 def counting(found: Mapping[str, ReadDirectory]) -> set[str]:

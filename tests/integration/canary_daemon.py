@@ -108,6 +108,16 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def is_tied(pid: int) -> bool:
+    """Whether the process holds a lifeline that the kernel ends it by."""
+    flags = (path.read_text().partition("flags:")[2].split()[0] for path in _fdinfo(pid))
+    return any(int(each, 8) & os.O_ASYNC for each in flags)
+
+
+def _fdinfo(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/fdinfo").iterdir())
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

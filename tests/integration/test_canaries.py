@@ -16,6 +16,7 @@ from tests.integration.canary_daemon import (
     children,
     include_a_fifo,
     is_running,
+    is_tied,
     recorded_daemon,
     write_older_entries,
 )
@@ -98,6 +99,7 @@ def working_day(hostile: Hostile) -> Iterator[tuple[str, Callable[[], Any]]]:
         return lambda: repository.git(*arguments)
 
     every = [f"x{i}.py" for i in range(10)]
+    yield "note", write("2026-11-30: a title\n  - a bullet\n", "memory/note.aicontext")
     yield "edit", write("edited\n", *every)
     yield "commit", git("commit", "-qam", "edit all")
     yield "delete", (hostile.root / "b.py").unlink
@@ -152,6 +154,7 @@ def test_a_git_that_hangs_ends_with_the_daemon(tmp_path: Path, kill: bool) -> No
         include_a_fifo(repository)
         repository.write("a.py", "two\n")
         (hanging,) = eventually(lambda: children(daemon.pid))
+        eventually(lambda: is_tied(hanging))
 
         daemon.stop(kill=kill)
 

@@ -10,8 +10,10 @@ import pytest_asyncio
 
 from amend.core.aicontext import Noted
 from amend.daemon.memory_tree import MemoryTree
+from amend.edge.git.places import discover
 from amend.edge.store import Store
 from amend.errors import Refused, RequestInvalid
+from tests.integration.git_repositories import new_repository
 
 
 class Tree:
@@ -26,7 +28,7 @@ class Tree:
         return MemoryTree(
             os.fsencode(self.root),
             b"memory",
-            places=None,
+            places=discover(os.fsencode(self.root)),
             store=self.store,
             watch=None,
             retain_dir=os.fsencode(self.root.parent / "displaced"),
@@ -350,3 +352,49 @@ async def test_nothing_is_saved_behind_a_symlink(tree: Tree, tmp_path: Path) -> 
         await tree.tree.save("decisions", "auth", Noted(date(2026, 4, 10), "JWT", ("x",)))
 
     assert os.listdir(elsewhere) == []
+
+
+async def test_what_git_is_told_to_ignore_is_not_listed(tmp_path: Path, tree: Tree) -> None:
+    repository = new_repository(tree.root, tmp_path / "home")
+    repository.write(".gitignore", "private*\ndrafts/\n")
+    tree.tree = tree.new()
+    tree.note("auth.aicontext", "JWT")
+    tree.note("private-notes.aicontext", "mine")
+    tree.note("drafts/idea.aicontext", "an idea")
+
+    await tree.sync()
+
+    assert [line for line in tree.read().splitlines() if ":" in line] == [
+        "file: auth.aicontext | JWT"
+    ]
+    assert os.listdir(tree.path("drafts")) == ["idea.aicontext"]
+
+
+async def test_a_tree_that_git_is_told_to_ignore_is_kept_in_step(
+    tmp_path: Path, tree: Tree
+) -> None:
+    repository = new_repository(tree.root, tmp_path / "home")
+    repository.write(".gitignore", "memory/\n")
+    tree.tree = tree.new()
+    tree.note("auth.aicontext", "JWT")
+
+    await tree.sync()
+    tree.note("db.aicontext", "PostgreSQL")
+    await tree.sync()
+
+    assert "file: auth.aicontext | JWT\nfile: db.aicontext | PostgreSQL\n" in tree.read()
+
+
+async def test_nothing_is_written_while_git_is_in_the_middle_of_a_merge(
+    tmp_path: Path, tree: Tree
+) -> None:
+    repository = new_repository(tree.root, tmp_path / "home")
+    repository.commit("begin", **{"a.py": "one\n"})
+    repository.write(".git/MERGE_HEAD", repository.head() + "\n")
+    tree.tree = tree.new()
+    tree.note("auth.aicontext", "JWT")
+
+    with pytest.raises(Refused, match="in the middle of a merge"):
+        await tree.sync()
+
+    assert os.listdir(tree.path("")) == ["auth.aicontext"]

@@ -67,7 +67,10 @@ CHANGES: Final = _command(
     *("--stdin", "--root", "-m", "--raw", "--name-only"),
     to="compare two commits",
 )
-ALLOWED: Final = (PLACES, RESOLVE, BRANCH, TREE, INDEX, WALK, DESCRIBE, CHANGES)
+IGNORED: Final = _command(
+    "ls-files --others --ignored --exclude-standard -z", to="list what is to be ignored"
+)
+ALLOWED: Final = (PLACES, RESOLVE, BRANCH, TREE, INDEX, IGNORED, WALK, DESCRIBE, CHANGES)
 
 # git's own commands answer in milliseconds; what takes longer is stuck, or more than amend wants.
 LIMIT_S: Final = 5.0
