@@ -106,7 +106,7 @@ class Indexes:
         directory, _, name = old.rpartition("/")
         into, _, new_name = new.rpartition("/")
         said = (_said_of(read[directory], name) for read in looks if directory in read)
-        text = next((each for each in said if each), None)
+        text = next((each for each in said if each is not None), None)
         derived = text is not None and text in self._described(directory, kind, name)
         here = name if into == directory else None
         self._origins[into, kind, new_name] = Origin(here, text, derived)
@@ -228,13 +228,13 @@ class Indexes:
         return wanted
 
 
-def _said_of(read: ReadDirectory, name: str) -> str:
-    """How the directory's index describes it, "" where it does not."""
+def _said_of(read: ReadDirectory, name: str) -> str | None:
+    """How the directory's index describes it, None where it does not list it."""
     if read.index is None or read.index.data is None:
-        return ""
+        return None
     lines = parse_index(read.index.data).lines
-    said = (line.text for line in lines if line.kind in LISTS and line.name == name)
-    return next((each for each in said if each), "")
+    said = [line.text for line in lines if line.kind in LISTS and line.name == name]
+    return next((each for each in said if each), said[0] if said else None)
 
 
 def _listed(kind: LineKind, name: str) -> str:
