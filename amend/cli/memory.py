@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from amend.cli.asking import ask
+from amend.cli.client import Client
 from amend.cli.exits import Exit, worst
 from amend.cli.options import cwd_option, json_option
 from amend.cli.show import clean, plural, print_json, reasons
@@ -27,9 +28,17 @@ if TYPE_CHECKING:
 
 ROUTE: Final = "/v1/memory"
 
+# All of a tree with 10,000 notes is read and counted in 3 s, on a busy machine in 6.
+WHOLE_TREE_S: Final = 60.0
+
 tree_option = click.option(
     "--tree", metavar="PATH", help="The tree at this path below the root; all of them otherwise."
 )
+
+
+def _patient(client: Client) -> Client:
+    """For questions that have a whole tree read."""
+    return Client(client.path, answer_s=WHOLE_TREE_S)
 
 
 @click.group()
@@ -191,10 +200,14 @@ def lint(fix: bool, tree: str | None, cwd: str, as_json: bool) -> Exit:
         return await backend.lint_memory(cwd, tree)
 
     if fix:
-        fixed: FixAnswer = ask(cwd, lambda client: client.post(f"{ROUTE}/fix", question), offline)
+        fixed: FixAnswer = ask(
+            cwd, lambda client: _patient(client).post(f"{ROUTE}/fix", question), offline
+        )
         answer: LintAnswer = fixed
     else:
-        answer = ask(cwd, lambda client: client.get(f"{ROUTE}/lint", cwd=cwd, tree=tree), offline)
+        answer = ask(
+            cwd, lambda client: _patient(client).get(f"{ROUTE}/lint", cwd=cwd, tree=tree), offline
+        )
     if as_json:
         print_json(answer)
     else:
@@ -233,7 +246,7 @@ def sync(tree: str | None, cwd: str, as_json: bool) -> None:
         return await backend.sync_memory(TreeRequest.model_validate(question))
 
     answer: MemorySyncAnswer = ask(
-        cwd, lambda client: client.post(f"{ROUTE}/sync", question), offline
+        cwd, lambda client: _patient(client).post(f"{ROUTE}/sync", question), offline
     )
     if as_json:
         print_json(answer)
@@ -263,7 +276,7 @@ def suggest(tree: str | None, cwd: str, as_json: bool) -> None:
         return await backend.suggest_terms(cwd, tree)
 
     answer: TermsAnswer = ask(
-        cwd, lambda client: client.get(f"{ROUTE}/dict", cwd=cwd, tree=tree), offline
+        cwd, lambda client: _patient(client).get(f"{ROUTE}/dict", cwd=cwd, tree=tree), offline
     )
     if as_json:
         print_json(answer)

@@ -8,7 +8,6 @@ and asked for again; those in a sibling begin with its name.
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from typing import Final
@@ -31,8 +30,8 @@ from amend.core.sources import parse_spec
 from amend.core.tree_lint import Finding, fixed_index, fixed_note, lint
 from amend.daemon.changes import cause_json
 from amend.daemon.notes import key_of, said_in
-from amend.daemon.tree_reading import parsed, read_tree
-from amend.daemon.tree_showing import Read, TreeAt, existing, files_of, trees_named
+from amend.daemon.tree_reading import ReadDirectory, parsed
+from amend.daemon.tree_showing import Read, TreeAt, existing, files_of, some, trees_named, whole
 from amend.daemon.worktree import Worktree
 from amend.edge.files.look import stat_key
 from amend.edge.store import Store
@@ -49,6 +48,9 @@ from amend.formats.aicontext import (
 
 # What a save proposes is read in passing; `amend memory dict suggest` has the rest.
 SUGGESTIONS_MAX: Final = 3
+
+# What a save looks through for them: five times what the seed calls a medium tree, in 0.15 s.
+NEAR_NOTES_MAX: Final = 500
 
 
 def local_today() -> date:
@@ -114,7 +116,7 @@ class Paths:
 def findings_of(tree: TreeAt, paths: Paths, today: date, tokens: Counter) -> list[Finding]:
     return lint(
         tree.name,
-        parsed(read_tree(tree.root, tree.path, {}, time.time_ns())),
+        parsed(whole(tree)),
         today=today,
         exists=paths.exists,
         cited=paths.cited,
@@ -226,7 +228,7 @@ class MemoryAnswers:
         entry = Noted(on, said.title, said.bullets)
         saved = await tree.tree.save(said.category, said.topic, entry, request.replaces)
         text = note_bytes(saved.entry).decode()
-        terms = (await asyncio.to_thread(self._suggested, [tree])).terms
+        terms = (await asyncio.to_thread(self._suggested_near, tree, said.category)).terms
         used = [_term_json(term) for term in terms if term.phrase.casefold() in text.casefold()]
         return {
             "path": _shown(tree, saved.path),
@@ -241,7 +243,9 @@ class MemoryAnswers:
         }
 
     async def terms(self, worktree: Worktree, tree: str | None) -> api.TermsAnswer:
-        trees = existing(trees_named(worktree, tree))
+        trees = await asyncio.to_thread(existing, trees_named(worktree, tree))
+        for each in trees:
+            await each.tree.refresh()
         found = await asyncio.to_thread(self._suggested, trees)
         return {
             "suggestions": [_term_json(term) for term in found.terms],
@@ -254,30 +258,37 @@ class MemoryAnswers:
         }
 
     def _suggested(self, trees: Iterable[TreeAt]) -> Suggestions:
-        texts, known = texts_of(trees)
+        directories = [each for tree in trees for each in whole(tree).values()]
+        texts, known = texts_of(directories)
+        return suggest(texts, self._counter().count, known=known)
+
+    def _suggested_near(self, tree: TreeAt, category: str) -> Suggestions:
+        texts, known = texts_of(some(tree, category, NEAR_NOTES_MAX))
         return suggest(texts, self._counter().count, known=known)
 
     async def lint(self, worktree: Worktree, tree: str | None) -> api.LintAnswer:
-        trees = existing(trees_named(worktree, tree))
+        trees = await asyncio.to_thread(existing, trees_named(worktree, tree))
         return {"findings": await self._findings(worktree, trees)}
 
     async def _findings(self, worktree: Worktree, trees: Iterable[TreeAt]) -> list[api.FindingJson]:
-        found: list[Finding] = []
-        for tree in trees:
-            paths = Paths(worktree, tree)
-            found += await asyncio.to_thread(self._lint, tree, paths)
+        found = [finding for tree in trees for finding in await self._found(worktree, tree)]
         return [_finding_json(finding) for finding in found]
+
+    async def _found(self, worktree: Worktree, tree: TreeAt) -> list[Finding]:
+        await tree.tree.refresh()
+        paths = Paths(worktree, tree)
+        return await asyncio.to_thread(self._lint, tree, paths)
 
     def _lint(self, tree: TreeAt, paths: Paths) -> list[Finding]:
         return findings_of(tree, paths, self._today(), self._counter())
 
     async def fix(self, worktree: Worktree, request: api.TreeRequest) -> api.FixAnswer:
         """Whatever can be mended without knowing what is meant; what is left is told."""
-        trees = existing(trees_named(worktree, request.tree))
+        trees = await asyncio.to_thread(existing, trees_named(worktree, request.tree))
         written: list[str] = []
         for tree in trees:
             written += await sync(tree)
-            found = await asyncio.to_thread(self._lint, tree, Paths(worktree, tree))
+            found = await self._found(worktree, tree)
             for path in sorted({each.path for each in found if each.is_fixable}):
                 if await mend(tree, path):
                     written.append(path)
@@ -287,7 +298,7 @@ class MemoryAnswers:
         return {"findings": findings, "written": list(dict.fromkeys(written))}
 
     async def sync(self, worktree: Worktree, request: api.TreeRequest) -> api.MemorySyncAnswer:
-        trees = existing(trees_named(worktree, request.tree))
+        trees = await asyncio.to_thread(existing, trees_named(worktree, request.tree))
         return {"written": [path for tree in trees for path in await sync(tree)]}
 
 
@@ -315,17 +326,16 @@ async def mend(tree: TreeAt, path: str) -> bool:
     return is_changed
 
 
-def texts_of(trees: Iterable[TreeAt]) -> tuple[list[str], dict[str, str]]:
+def texts_of(directories: Iterable[ReadDirectory]) -> tuple[list[str], dict[str, str]]:
     """What notes and indexes say, and the phrases of the dictionaries by their abbreviations."""
     texts: list[str] = []
     known: dict[str, str] = {}
-    for tree in trees:
-        for read in read_tree(tree.root, tree.path, {}, time.time_ns()).values():
-            files = [*read.notes.values(), *([read.index] if read.index is not None else [])]
-            texts += [file.data.decode("utf-8", "replace") for file in files if file.data]
-            if read.dictionary is not None and read.dictionary.data is not None:
-                lines = parse_dictionary(read.dictionary.data).lines
-                known.update({each.name: each.text for each in lines if each.kind is LineKind.TERM})
+    for read in directories:
+        files = [*read.notes.values(), *([read.index] if read.index is not None else [])]
+        texts += [file.data.decode("utf-8", "replace") for file in files if file.data]
+        if read.dictionary is not None and read.dictionary.data is not None:
+            lines = parse_dictionary(read.dictionary.data).lines
+            known.update({each.name: each.text for each in lines if each.kind is LineKind.TERM})
     return texts, known
 
 

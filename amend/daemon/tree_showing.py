@@ -20,14 +20,17 @@ from amend.daemon.tree_reading import (
     DEPTH_MAX,
     DIRECTORIES_MAX,
     FILE_BYTES_MAX,
+    TOP_DIRECTORIES_MAX,
+    ReadDirectory,
     below,
     is_skipped,
     join,
+    read_directory,
     read_tree,
 )
 from amend.daemon.worktree import Worktree
 from amend.edge.files.beneath import TooLarge
-from amend.edge.files.straight import is_link, list_straight, read_straight
+from amend.edge.files.straight import Named, is_link, list_straight, read_straight
 from amend.errors import AmendError, NotFound, Refused, RequestInvalid
 
 # Near misses worth showing to whoever mistyped a path.
@@ -84,19 +87,42 @@ def _name(worktree: Worktree, siblings: Mapping[bytes, str], tree: MemoryTree) -
 
 def existing(trees: Sequence[TreeAt]) -> list[TreeAt]:
     """Those that there are. Raises `NotFound` where there is none, `Refused` for one by a link."""
-    found = []
-    for tree in trees:
-        if is_link(tree.root, tree.path):
-            raise Refused(
-                f"{tree.name} {_LINKED}; amend goes through none",
-                hint="configure the directory that it leads to",
-            )
-        if os.path.isdir(tree.root + b"/" + tree.path):
-            found.append(tree)
+    found = [tree for tree in trees if _is_there(tree)]
     if not found:
         places = ", ".join(path_text(tree.root + b"/" + tree.path) for tree in trees)
-        raise NotFound(f"there is no memory tree at {places}", hint="`amend memory save` makes one")
+        raise NotFound(
+            f"there is no memory tree at {places}: no index and no note, nor one directly below",
+            hint="`amend memory save` makes one",
+        )
     return found
+
+
+def _is_there(tree: TreeAt) -> bool:
+    """As `tree_reading.is_tree` has it, by names alone."""
+    if is_link(tree.root, tree.path):
+        raise Refused(
+            f"{tree.name} {_LINKED}; amend goes through none",
+            hint="configure the directory that it leads to",
+        )
+    top = _names(tree, "")
+    directories = [path_text(each.name) for each in top if each.is_directory]
+    return _has_notes(top) or any(
+        _has_notes(_names(tree, name))
+        for name in directories[:TOP_DIRECTORIES_MAX]
+        if not is_skipped(name)
+    )
+
+
+def _names(tree: TreeAt, path: str) -> list[Named]:
+    try:
+        return list_straight(tree.root, below(tree.path, path)) or []
+    except (OSError, TooLarge):
+        return []
+
+
+def _has_notes(names: Iterable[Named]) -> bool:
+    texts = (path_text(each.name) for each in names if each.is_file)
+    return any(name.endswith(SUFFIX) and not is_skipped(name) for name in texts)
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -214,7 +240,11 @@ def files_of(trees: Sequence[TreeAt], level: str | None, path: str | None) -> li
     """In the order in which they are to be read. Raises `NotFound`."""
     trees = existing(trees)
     if path is None:
-        return [each for tree in trees for each in with_dictionary(tree, indexes(tree, ""))]
+        files = [each for tree in trees for each in with_dictionary(tree, indexes(tree, ""))]
+        if not files:
+            names = ", ".join(tree.name for tree in trees)
+            raise NotFound(f"{names} has no index yet", hint="`amend memory sync` makes them")
+        return files
     wanted = checked(path)
     is_named = level is None and not wanted.endswith(SUFFIX)
     for tree in trees if level == "index" or is_named else ():
@@ -231,8 +261,7 @@ def files_of(trees: Sequence[TreeAt], level: str | None, path: str | None) -> li
 def _nothing_at(trees: Sequence[TreeAt], path: str, wanted: str, level: str | None) -> NotFound:
     names: list[str] = []
     for tree in trees:
-        found = read_tree(tree.root, tree.path, {}, time.time_ns())
-        for directory in found.values():
+        for directory in whole(tree).values():
             names += [directory.path] if directory.path and level != "note" else []
             notes = directory.notes if level != "index" else ()
             names += [join(directory.path, name.removesuffix(SUFFIX)) for name in notes]
@@ -245,3 +274,35 @@ def _nothing_at(trees: Sequence[TreeAt], path: str, wanted: str, level: str | No
         f"there is no {what} {path!a} in {places}",
         hint=f"near: {', '.join(near)}" if near else "`amend memory show` lists what there is",
     )
+
+
+# -- all that a tree says --------------------------------------------------------------------------
+
+
+def whole(tree: TreeAt) -> dict[str, ReadDirectory]:
+    """Every directory of the tree, by its path, without what git is told to ignore.
+
+    Of that the tree knows since it was last refreshed.
+    """
+    return read_tree(tree.root, tree.path, {}, time.time_ns(), ignored=tree.tree.ignored)
+
+
+def some(tree: TreeAt, first: str, notes_max: int) -> list[ReadDirectory]:
+    """Directories of the tree until they have `notes_max` notes: `first` and what is below it,
+    then the others."""
+    found: dict[str, ReadDirectory] = {}
+    waiting, count = ["", first], 0
+    while waiting and count < notes_max:
+        path = waiting.pop()
+        if path in found:
+            continue
+        read = read_directory(
+            tree.root, tree.path, path, None, time.time_ns(), ignored=tree.tree.ignored
+        )
+        if read is None:
+            continue
+        found[path] = read
+        count += len(read.notes)
+        if path.count("/") + 1 < DEPTH_MAX:
+            waiting += [join(path, name) for name in reversed(read.directories)]
+    return list(found.values())

@@ -231,6 +231,29 @@ def test_without_a_tree_every_command_says_how_to_get_one(
     assert "hint: `amend memory save` makes one" in err
 
 
+def test_a_tree_without_indexes_is_told_apart_from_none(shop: Repository, capsys: Capture) -> None:
+    write(shop.root / "memory", {"decisions/auth.aicontext": NOTE})
+
+    code, _, err = run(capsys, "show")
+
+    assert code == 1
+    assert "hint: `amend memory sync` makes them" in err
+
+
+def test_a_directory_that_happens_to_be_called_memory_is_no_tree(
+    shop: Repository, capsys: Capture
+) -> None:
+    write(shop.root / "memory", {"allocator.c": "", "src/deep/notes.aicontext": NOTE})
+
+    codes = [run(capsys, *words)[0] for words in (["show"], ["lint", "--fix"], ["sync"])]
+
+    assert codes == [1, 1, 1]
+    assert sorted(path.name for path in shop.root.rglob("memory/**/*") if path.is_file()) == [
+        "allocator.c",
+        "notes.aicontext",
+    ]
+
+
 # -- lint, sync, dict --------------------------------------------------------------------------
 
 
