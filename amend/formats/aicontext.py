@@ -14,7 +14,7 @@ Source: the seed (seeds/lean-mnemo.txt) and its published files (research/landsc
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from enum import Enum, auto
@@ -49,7 +49,7 @@ _LISTED: Final = re.compile(r"[ \t]*(dir|file|dict)[ \t]*:", re.IGNORECASE | re.
 _DATE: Final = r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}"
 _ENTRY: Final = re.compile(rf"({_DATE})[ \t]*:")
 _FIRST_ENTRY: Final = re.compile(
-    rb"(?:\A\xef\xbb\xbf|^)" + _DATE.encode() + rb"[ \t]*:([^\n]*)", re.MULTILINE
+    rb"^(?:\xef\xbb\xbf)*" + _DATE.encode() + rb"[ \t]*:([^\n]*)", re.MULTILINE
 )
 _BULLET: Final = re.compile(r"[ \t]*[-*+•](?![^ \t])")
 _TERM: Final = re.compile(r"[ \t]*([^ \t:#*+•-][^:]*):")
@@ -113,18 +113,22 @@ def noted(note: Document) -> tuple[Noted, ...]:
     A line that is indented deeper than the bullet above it goes on with its words. Nested bullets
     are bullets; one without words is none. Bullets above the first entry belong to none.
     """
-    entries: list[tuple[Line, list[str]]] = []
+    entries: list[tuple[Line, list[list[str]]]] = []
     for line, role in zip(note.lines, _roles(note.lines), strict=True):
         if role is _Role.ENTRY:
             entries.append((line, []))
         elif role is _Role.BULLET:
-            entries[-1][1].append(line.text)
+            entries[-1][1].append([line.text])
         elif role is _Role.CONTINUATION:
-            entries[-1][1][-1] = f"{entries[-1][1][-1]} {line.text}".strip(_SPACE)
+            entries[-1][1][-1].append(line.text)
     return tuple(
-        Noted(_date(line.name), line.text, tuple(filter(None, bullets)))
+        Noted(_date(line.name), line.text, tuple(filter(None, map(_words, bullets))))
         for line, bullets in entries
     )
+
+
+def _words(parts: list[str]) -> str:
+    return " ".join(parts).strip(_SPACE)
 
 
 def can_list(kind: LineKind, name: str) -> bool:
@@ -195,13 +199,14 @@ def replace_entries(note: Document, entry: Noted) -> bytes:
     rest = roles[first + 1 :]
     own = rest[: rest.index(_Role.ENTRY)] if _Role.ENTRY in rest else rest
     bullets = first + 1 + own.index(_Role.BULLET) if _Role.BULLET in own else None
+    separators = _separators(original, roles, (first, bullets))
     lines: list[Line] = []
     for at, line in enumerate(original):
         if at == first:
             lines += new[:1] if bullets is not None else new
         elif at == bullets:
             lines += new[1:]
-        elif roles[at] is None and not _separates(original, roles, at, {first, bullets}):
+        elif roles[at] is None and at not in separators:
             under = lines[-1] if at > first else None
             if under and under.kind is LineKind.BULLET and _indent(line) > _indent(under):
                 new.append(_blank(ending))  # or the line would be read as more of the bullet
@@ -217,8 +222,7 @@ def _parse(data: bytes, understood: Callable[[str, bytes], Line]) -> Document:
     lines: list[Line] = []
     for found in _LINE.finditer(data):
         raw = found[0]
-        shown = raw.removeprefix(BOM) if not lines else raw
-        text = shown.decode("utf-8", "replace").rstrip(_SPACE + "\n")
+        text = without_marks(raw).decode("utf-8", "replace").rstrip(_SPACE + "\n")
         if not text:
             line = Line(LineKind.BLANK, raw)
         elif text.lstrip(_SPACE).startswith("#"):
@@ -305,7 +309,7 @@ def _roles(lines: Sequence[Line]) -> list[_Role | None]:
 
 
 def _indent(line: Line) -> int:
-    raw = line.raw.removeprefix(BOM)
+    raw = without_marks(line.raw)
     return len(raw[: len(raw) - len(raw.lstrip(b" \t"))].expandtabs(8))
 
 
@@ -318,20 +322,21 @@ def _date(written: str) -> date | None:
         return None
 
 
-def _separates(
-    lines: Sequence[Line], roles: Sequence[_Role | None], at: int, kept: set[int | None]
-) -> bool:
-    """Whether it is a blank line between two lines of entries of which the second goes."""
-    if lines[at].kind is not LineKind.BLANK:
-        return False
-    above, below = at, at
-    while above >= 0 and lines[above].kind is LineKind.BLANK:
-        above -= 1
-    while below < len(lines) and lines[below].kind is LineKind.BLANK:
-        below += 1
-    if above < 0 or below == len(lines) or below in kept:
-        return False
-    return roles[above] is not None and roles[below] is not None
+def _separators(
+    lines: Sequence[Line], roles: Sequence[_Role | None], kept: Collection[int | None]
+) -> set[int]:
+    """The blank lines between two lines of entries of which the second goes."""
+    separators: set[int] = set()
+    blank: list[int] = []
+    above: _Role | None = None
+    for at, line in enumerate(lines):
+        if line.kind is LineKind.BLANK:
+            blank.append(at)
+            continue
+        if above is not None and roles[at] is not None and at not in kept:
+            separators.update(blank)
+        above, blank = roles[at], []
+    return separators
 
 
 # -- editing ---------------------------------------------------------------------------------------
@@ -488,7 +493,7 @@ def _entry_lines(entry: Noted, ending: bytes) -> list[Line]:
     if entry.on is None:
         raise ValueError("an entry is written with its date")
     on, title = entry.on.isoformat(), one_line(entry.title)
-    lines = [Line(LineKind.ENTRY, f"{on}: {title}".rstrip().encode() + ending, on, title)]
+    lines = [Line(LineKind.ENTRY, f"{on}: {title}".rstrip(" ").encode() + ending, on, title)]
     for bullet in filter(None, map(one_line, entry.bullets)):
         lines.append(Line(LineKind.BULLET, f"  - {bullet}".encode() + ending, text=bullet))
     return lines
@@ -496,6 +501,13 @@ def _entry_lines(entry: Noted, ending: bytes) -> list[Line]:
 
 def _blank(ending: bytes) -> Line:
     return Line(LineKind.BLANK, ending)
+
+
+def without_marks(raw: bytes) -> bytes:
+    """A line without byte order marks: files that were put together have them in the middle."""
+    while raw.startswith(BOM):
+        raw = raw.removeprefix(BOM)
+    return raw
 
 
 def split_ending(raw: bytes) -> tuple[bytes, bytes]:

@@ -29,6 +29,7 @@ from amend.formats.aicontext import (
     parse_note,
     split_ending,
     without_bom,
+    without_marks,
 )
 
 _Name = tuple[str, bytes]
@@ -125,8 +126,8 @@ def _name(line: Line, body: bytes, has_terms: bool) -> _Name:
     if line.kind in LISTS:
         return line.kind.value, line.name.encode()
     if has_terms and line.kind is LineKind.OTHER:
-        return LineKind.TERM.value, body.partition(b":")[0].strip()
-    return "", body
+        return LineKind.TERM.value, without_marks(body).partition(b":")[0].strip()
+    return "", without_marks(body)
 
 
 # -- merging ---------------------------------------------------------------------------------------
