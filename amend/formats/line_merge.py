@@ -1,8 +1,9 @@
 """Three-way merge of the files of a memory tree, line by line, as `SharedFile` needs it.
 
-What counts is which lines there are, each under a key: in an index the kind and the name that it
-lists; in a dictionary the abbreviation; anywhere else the line itself. Equal keys are told apart by
-counting. Blank lines have no key: they belong to the line below them, or to the end of the file.
+What counts is which lines there are, each under a key: for a line of an index the kind and the name
+that it lists; for a term of a dictionary (`ABBR: phrase`) the abbreviation; for any other the line
+itself. Equal keys are told apart by counting. Blank lines have no key: they belong to the two lines
+that they are between.
 
 Where lines go: in the order of `onto`, and what is new from `theirs` between the lines that it is
 between there. Where `theirs` moved lines, in the order of `theirs` instead, and what only `onto`
@@ -10,10 +11,11 @@ has between the lines that it was between. Line endings, the final newline, a by
 blank lines are taken from `theirs` where it changed them.
 
 Guarantees: nothing that `theirs` added or changed is missing, nothing is there twice that was not,
-and merging again changes nothing. Not guaranteed: of two lines with one key in an index or a
-dictionary, changed by both sides, only that of `theirs` is left.
+and merging again changes nothing. Not guaranteed: of two index lines or terms with one key, added
+or changed by both sides, only that of `theirs` is left.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +26,16 @@ from amend.errors import DocumentInvalid
 from amend.formats.aicontext import (
     BOM,
     majority_ending,
-    parse_dictionary,
     parse_index,
-    parse_note,
     split_ending,
     without_bom,
     without_marks,
 )
+
+# Capitals and digits only, as the seed's terms: another word before a colon may begin a sentence,
+# and both sides' sentences are to be kept. What a key is depends on the line alone, or merges of
+# the same changes into different files would not agree.
+_TERM: Final = re.compile(rb"([A-Z][A-Z0-9]+)[ \t]*:")
 
 _Name = tuple[str, bytes]
 _Key = tuple[_Name, int]
@@ -75,8 +80,7 @@ def merge(base: bytes | None, theirs: bytes, onto: bytes) -> bytes:
             )
     if theirs in (versions[0], onto):
         return onto
-    has_terms = all(map(_is_dictionary, versions))
-    old, new, present = (_file(document, has_terms) for document in parsed)
+    old, new, present = map(_file, parsed)
     merged = _merged(old, new, present)
     if merged == present and tuple(merged.items) == tuple(present.items):
         return onto
@@ -86,22 +90,7 @@ def merge(base: bytes | None, theirs: bytes, onto: bytes) -> bytes:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _is_dictionary(data: bytes) -> bool:
-    """Whether it has no line that would be something else in an index or a note."""
-    return all(
-        term.kind in (LineKind.TERM, LineKind.BLANK, LineKind.COMMENT)
-        and listed.kind not in LISTS
-        and entry.kind is not LineKind.ENTRY
-        for term, listed, entry in zip(
-            parse_dictionary(data).lines,
-            parse_index(data).lines,
-            parse_note(data).lines,
-            strict=True,
-        )
-    )
-
-
-def _file(document: Document, has_terms: bool) -> _File:
+def _file(document: Document) -> _File:
     bom, lines = without_bom(document.lines)
     if lines and not lines[-1].raw.strip(b"\r"):
         lines = lines[:-1]  # half an ending is no line
@@ -114,7 +103,7 @@ def _file(document: Document, has_terms: bool) -> _File:
         if line.kind is LineKind.BLANK:
             above.append(line.raw if is_ended else body + b"\n")
             continue
-        name = _name(line, body, has_terms)
+        name = _name(line, body)
         items[name, counts[name]] = _Item(tuple(above), body, ending if is_ended else b"")
         counts[name] += 1
         above.clear()
@@ -122,12 +111,12 @@ def _file(document: Document, has_terms: bool) -> _File:
     return _File(items, bom, lines[-1].raw.endswith(b"\n") if lines else None)
 
 
-def _name(line: Line, body: bytes, has_terms: bool) -> _Name:
+def _name(line: Line, body: bytes) -> _Name:
     if line.kind in LISTS:
         return line.kind.value, line.name.encode()
-    if has_terms and line.kind is LineKind.OTHER:
-        return LineKind.TERM.value, without_marks(body).partition(b":")[0].strip()
-    return "", without_marks(body)
+    body = without_marks(body)
+    term = _TERM.match(body)
+    return (LineKind.TERM.value, term[1]) if term is not None else ("", body)
 
 
 # -- merging ---------------------------------------------------------------------------------------

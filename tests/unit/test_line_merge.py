@@ -269,6 +269,14 @@ def test_a_file_that_has_it_all_keeps_its_bytes(base: bytes, displaced: bytes, o
     assert lines_of(recovered(ours, (ours, whole))) == lines_of(whole)
 
 
+def test_a_term_in_a_file_that_is_no_dictionary_does_not_pile_up() -> None:
+    recoveries = ((b"  - p", b"SMS: 1\n  - p"), (b"SMS: 1", b"SMS: 2"))
+
+    once = recovered(b"", *recoveries)
+
+    assert recovered(once, *recoveries) == once
+
+
 @given(SOME, st.lists(st.tuples(SOME, SOME, SOME), min_size=2, max_size=3))
 def test_several_recoveries_come_to_rest(
     present: bytes, collisions: list[tuple[bytes, bytes, bytes]]
