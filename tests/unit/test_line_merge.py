@@ -272,9 +272,10 @@ def test_a_file_that_has_it_all_keeps_its_bytes(base: bytes, displaced: bytes, o
 def test_a_term_in_a_file_that_is_no_dictionary_does_not_pile_up() -> None:
     recoveries = ((b"  - p", b"SMS: 1\n  - p"), (b"SMS: 1", b"SMS: 2"))
 
-    once = recovered(b"", *recoveries)
+    present = recovered(recovered(b"", *recoveries), *recoveries)
 
-    assert recovered(once, *recoveries) == once
+    assert recovered(present, *recoveries) == present
+    assert lines_of(present).count(b"SMS: 1") + lines_of(present).count(b"SMS: 2") == 1
 
 
 @given(SOME, st.lists(st.tuples(SOME, SOME, SOME), min_size=2, max_size=3))
