@@ -26,15 +26,19 @@ def daemon() -> Client:
 
 
 def ask(
-    cwd: str, online: Callable[[Client], T], offline: Callable[["Backend"], Awaitable[Any]]
+    cwd: str,
+    online: Callable[[Client], T],
+    offline: Callable[["Backend"], Awaitable[Any]],
+    *,
+    did: str = "read and verified the files directly",
 ) -> T:
-    """The daemon's answer, or the same from the files, which is said on stderr."""
+    """The daemon's answer, or the same from the files; stderr tells that, and what that `did`."""
     try:
         return online(daemon())
     except Unavailable as error:
         reason = error
     answer: T = _offline(cwd, offline)
-    click.echo("amend: no daemon answers; read and verified the files directly", err=True)
+    click.echo(f"amend: no daemon answers; {did}", err=True)
     if os.environ.get("AMEND_DEBUG") == "1":
         click.echo(f"amend: {reason.message}", err=True)
     return answer

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         TermsAnswer,
     )
 
+DID_WRITE: Final = "wrote the files directly"
+
 ROUTE: Final = "/v1/memory"
 
 # All of a tree with 10,000 notes is read and counted in 3 s, on a busy machine in 6.
@@ -91,7 +93,12 @@ def save(
 
         return await backend.save_memory(SaveRequest.model_validate(question))
 
-    answer: SavedAnswer = ask(cwd, lambda client: client.post(f"{ROUTE}/save", question), offline)
+    answer: SavedAnswer = ask(
+        cwd,
+        lambda client: client.post(f"{ROUTE}/save", question),
+        offline,
+        did=DID_WRITE,
+    )
     if as_json:
         print_json(answer)
         return
@@ -201,7 +208,10 @@ def lint(fix: bool, tree: str | None, cwd: str, as_json: bool) -> Exit:
 
     if fix:
         fixed: FixAnswer = ask(
-            cwd, lambda client: _patient(client).post(f"{ROUTE}/fix", question), offline
+            cwd,
+            lambda client: _patient(client).post(f"{ROUTE}/fix", question),
+            offline,
+            did=DID_WRITE,
         )
         answer: LintAnswer = fixed
     else:
@@ -246,7 +256,10 @@ def sync(tree: str | None, cwd: str, as_json: bool) -> None:
         return await backend.sync_memory(TreeRequest.model_validate(question))
 
     answer: MemorySyncAnswer = ask(
-        cwd, lambda client: _patient(client).post(f"{ROUTE}/sync", question), offline
+        cwd,
+        lambda client: _patient(client).post(f"{ROUTE}/sync", question),
+        offline,
+        did=DID_WRITE,
     )
     if as_json:
         print_json(answer)

@@ -31,9 +31,12 @@ class LineFile:
     ) -> None:
         """`plan` as `SharedFile`'s. Needs a running loop."""
         self.path = path
+        self.directory = path.rpartition(b"/")[0]
         self.plan = plan
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._quiet_s = quiet_s
+        self._stepped_s = self._loop.time()
         self.shared = SharedFile(
             root,
             path,
@@ -50,8 +53,8 @@ class LineFile:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to do or to look at."""
-        return self._timer is None
+        """Whether nothing is left to do or to look at, and what was written is not just now."""
+        return self._timer is None and self._loop.time() > self._stepped_s + self._quiet_s
 
     @property
     def is_written(self) -> bool:
@@ -108,7 +111,7 @@ class LineFile:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now_s = self._loop.time()
+        now_s = self._stepped_s = self._loop.time()
         due_s = self.shared.step(now_s)
         if due_s is not None:
             self._schedule(max(0.0, due_s - now_s))

@@ -12,7 +12,8 @@ its entry is served or its file is written; a state change never awaits in its m
 import asyncio
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -160,6 +161,9 @@ class Memory:
         self._stood: dict[tuple[Remembered, bytes], Standing] = {}
         self._declined: set[EntryName] = set()
         self._outdated: set[EntryName] = set()  # to be judged again by `catch_up`
+        self._to_fill: dict[int, _Based] = {}  # notes' versions to be filled by `catch_up`
+        self._learners = 0
+        self._to_base_then: set[EntryName] = set()  # once everybody has learnt
         self._load(store.entries(repo_id))
 
     # -- what is known ---------------------------------------------------------------------------
@@ -468,12 +472,15 @@ class Memory:
         """Take in a contract's document; `version` is asked for when its bytes are new."""
         self.learn_documents([Learnt(name, payload, lambda _: version())])
 
-    def learn_documents(self, documents: Iterable[Learnt]) -> None:
-        """Take in what files of their own say, all in one transaction."""
+    def learn_documents(self, documents: Iterable[Learnt], *, durable: bool = True) -> None:
+        """Take in what files of their own say, all in one transaction.
+
+        Not `durable`: their files will say the same again, should a power failure take it back.
+        """
         news = [each for each in documents if self._is_news(each)]
         if not news:
             return
-        with self._store.transaction():
+        with self._store.transaction(durable=durable):
             for each in news:
                 self._learn_document(each)
         self.rejudge([each.name for each in news])
@@ -496,6 +503,19 @@ class Memory:
             return
         version = document.version(known.entry.versions[0] if known is not None else None)
         self._record(name, known, version, payload, place=Place.STORE, file_digest=b"")
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Much is learnt, a little at a time: git is asked about all of it together, afterwards."""
+        self._learners += 1
+        try:
+            yield
+        finally:
+            self._learners -= 1
+            if not self._learners:
+                self.to_base |= self._to_base_then
+                self._to_base_then.clear()
+                self.on_behind()
 
     def forget_contract(self, name: EntryName) -> None:
         """Its file is gone; the store remembers its versions, should it come back."""
@@ -579,7 +599,7 @@ class Memory:
 
     def has_questions(self) -> bool:
         """Whether git may explain a cause and was not asked about it."""
-        while self._unexplained:
+        while not self._learners and self._unexplained:
             name = self._unexplained.pop()
             if self._questions(name):
                 self._unexplained.add(name)
@@ -626,17 +646,31 @@ class Memory:
     @property
     def is_behind(self) -> bool:
         """Whether there are marks that do not show yet what was last seen or told."""
-        return bool(self._outdated)
+        return bool(self._outdated or self._to_fill)
 
     async def catch_up(self) -> None:
-        """Judge what was left for later, a few at a time."""
+        """Fill and judge what was left for later, a few at a time."""
+        while self._to_fill:
+            some = itertools.islice(list(self._to_fill), FILLED_AT_ONCE)
+            self._fill({id_: self._to_fill.pop(id_) for id_ in some})
+            await asyncio.sleep(0)
         while self._outdated:
             few = [self._outdated.pop() for _ in range(min(REJUDGED_AT_ONCE, len(self._outdated)))]
             self.rejudge(few)
             await asyncio.sleep(0)
 
-    def based(self, answers: Mapping[int, tuple[EntryName, Mapping[Source, Fingerprint]]]) -> None:
-        """Fill the fingerprints that waited for git: version id → its entry, and what they are."""
+    def based(self, answers: Mapping[int, "_Based"]) -> None:
+        """Fill the fingerprints that waited for git: version id → its entry, and what they are.
+
+        Those of notes, of which there may be 10,000, are left to `catch_up`.
+        """
+        later = {id_: each for id_, each in answers.items() if each[0].kind is Kind.NOTE}
+        self._fill({id_: each for id_, each in answers.items() if id_ not in later})
+        if later:
+            self._to_fill.update(later)
+            self.on_behind()
+
+    def _fill(self, answers: Mapping[int, "_Based"]) -> None:
 
         def filled(version: Version) -> Version:
             _, prints = answers[version.id]
@@ -797,7 +831,7 @@ class Memory:
     def _note_unbased(self, known: Known) -> None:
         if _waits(known):
             self._unbased.add(known.entry.name)
-            self.to_base.add(known.entry.name)
+            (self._to_base_then if self._learners else self.to_base).add(known.entry.name)
 
 
 def _waits(known: Known) -> bool:

@@ -11,7 +11,7 @@ goes along when its note is renamed or moved; reading again what amend has writt
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,6 +53,12 @@ SETTLE_S: Final = 0.3
 SETTLE_S_MAX: Final = 3.0
 
 NO_LINKS: Final = "amend writes through none: save where the link leads to"
+
+# So many notes are learnt at once, at some 100 µs each; questions come in between.
+LEARNT_AT_ONCE: Final = 8
+
+# So many rows are saved at once, at some 10 µs each.
+SAVED_AT_ONCE: Final = 100
 
 # A lock that a crash left is waited for no longer than this (research/watching.md section 5).
 GIT_WAIT_S: Final = 5.0
@@ -101,6 +107,7 @@ class MemoryTree:
         self._read: dict[str, ReadDirectory] = {}
         self._counts: set[str] = set()
         self._is_first = True
+        self._is_known = False  # as a memory tree, whatever its top shows: amend saved into it
         self._dirty: set[str] | None = None  # to be read again; None: everything
         self._indexes = Indexes(
             root, path, repository=repository, store=store, retain_dir=retain_dir
@@ -280,6 +287,7 @@ class MemoryTree:
             planned(present)  # what is wrong with the request is told before anything is written
             make_directories(self.root, below(self.path, category))
             await self._indexes.write_one(path, planned)
+            self._is_known = True
             if self._dirty is not None:
                 self._dirty |= {"", *_with_ancestors(category)}
             await self._learn()
@@ -288,7 +296,9 @@ class MemoryTree:
                 self._notes.saved(self._key_of(path), data)
             indexes: tuple[str, ...] = ()
             if self.operation() is None:
-                indexes = await self._indexes.write(self._read, self._counts, patiently=False)
+                indexes = await self._indexes.write(
+                    self._read, self._counts, patiently=self._watch is None
+                )
         return Saved(path_text(where), present is None, indexes, said[-1])
 
     async def write(self, path: str, wanted: Callable[[bytes | None], bytes | None]) -> None:
@@ -333,7 +343,13 @@ class MemoryTree:
         In a tree that is ignored as a whole nothing is: it is somebody's own.
         """
         found = read_tree(
-            self.root, self.path, before, now_ns, touched=touched, ignored=self.ignored
+            self.root,
+            self.path,
+            before,
+            now_ns,
+            touched=touched,
+            ignored=self.ignored,
+            is_known=self._is_known,
         )
         changed = {path: read for path, read in found.items() if read != before.get(path)}
         there = files_in(changed, self.path)
@@ -349,7 +365,14 @@ class MemoryTree:
             ignored = set()
         if ignored != self.ignored:
             self.ignored = frozenset(ignored)
-            found = read_tree(self.root, self.path, found, now_ns, ignored=self.ignored)
+            found = read_tree(
+                self.root,
+                self.path,
+                found,
+                now_ns,
+                ignored=self.ignored,
+                is_known=self._is_known,
+            )
         return found
 
     def _remembered(self) -> dict[str, ReadDirectory]:
@@ -373,7 +396,7 @@ class MemoryTree:
         lost = {path: note for path, note in old.items() if path not in new}
         gained = {path: note for path, note in new.items() if path not in old}
         others = {path: note for path, note in new.items() if note is not old.get(path)}
-        counts = counting(found) if is_tree(found) else set()
+        counts = counting(found) if self._is_known or is_tree(found) else set()
         titles = {
             path
             for path in changed
@@ -384,17 +407,28 @@ class MemoryTree:
         self._indexes.behind |= {path.rpartition("/")[0] for path in titles if path} & counts
         if lost and gained:
             self._indexes.trace(before, found, lost, gained)
-        with self._store.transaction(durable=False):
-            rows = {path: _row(note) for path, note in others.items()}
-            self._store.trees.save_notes(self.root, self.path, lost, rows)
         if self._notes is not None:
             await self._tell(found, lost, others)
+        await self._save(lost, others)
         for path in changed & found.keys():
             notes = {name: replace(each, data=None) for name, each in found[path].notes.items()}
             found[path] = replace(found[path], notes=notes)
+            await asyncio.sleep(0)
         self._read, self._counts = found, counts
-        self._arm(changed)
+        await self._arm(changed)
         self._is_first = False
+
+    async def _save(self, lost: Iterable[str], others: Mapping[str, ReadFile]) -> None:
+        """Remember what was there, once notes are learnt: what is not saved is read again."""
+        for some in _each(list(others), SAVED_AT_ONCE):
+            with self._store.transaction(durable=False):
+                rows = {path: _row(others[path]) for path in some}
+                self._store.trees.save_notes(self.root, self.path, (), rows)
+            await asyncio.sleep(0)
+        for some in _each(list(lost), SAVED_AT_ONCE):
+            with self._store.transaction(durable=False):
+                self._store.trees.save_notes(self.root, self.path, some, {})
+            await asyncio.sleep(0)
 
     async def _tell(
         self,
@@ -408,18 +442,22 @@ class MemoryTree:
         head, is_locked_now = self._read_head(), self._is_locked()
         was_away = self._is_first or head != self._head or is_locked_now
         self._head = head
-        self._notes.forget(*map(self._key_of, lost))
+        for some in _each(list(lost), SAVED_AT_ONCE):
+            self._notes.forget(*map(self._key_of, some))
+            await asyncio.sleep(0)
         said = {path: note.data for path, note in others.items() if note.data is not None}
         if self._is_first:
             unread = [path for path, note in _notes_in(found, found).items() if note.data is None]
             unknown = [path for path in unread if not self._notes.knows(self._key_of(path))]
             said |= await asyncio.to_thread(self._bytes_of, unknown)
-        self._notes.learn_all(
-            {self._key_of(path): data for path, data in said.items()},
-            {self._key_of(path): changed_at_ns(note.stat) for path, note in others.items()}
-            if not was_away
-            else {},
-        )
+        for some in _each(list(said), LEARNT_AT_ONCE):
+            self._notes.learn_all(
+                {self._key_of(path): said[path] for path in some},
+                {self._key_of(path): changed_at_ns(others[path].stat) for path in some}
+                if not was_away
+                else {},
+            )
+            await asyncio.sleep(0)
 
     def _bytes_of(self, paths: Iterable[str]) -> dict[str, bytes]:
         found = {}
@@ -430,16 +468,17 @@ class MemoryTree:
                 )
         return found
 
-    def _arm(self, changed: Iterable[str]) -> None:
+    async def _arm(self, changed: Iterable[str]) -> None:
         for path in changed:
+            await asyncio.sleep(0)
             read = self._read.get(path)
             if read is None:
                 self._want(path, None)
                 continue
             names = [*read.notes]
             names += [INDEX_NAME] if read.index is not None else []
-            if self._want(path, {below(self.path, join(path, name)) for name in names}):
-                assert self._dirty is not None
+            is_new = self._want(path, {below(self.path, join(path, name)) for name in names})
+            if is_new and self._dirty is not None:
                 self._dirty.add(path)  # it may have changed before it was watched
 
     def _want(self, directory: str, paths: Iterable[bytes] | None) -> bool:
@@ -461,6 +500,10 @@ class MemoryTree:
         for path in (before or frozenset()) - after:
             self._watch.unwant(self.root, path, key)
         return paths is not None and (before is None or bool(after - before))
+
+
+def _each(paths: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
+    return (paths[at : at + at_once] for at in range(0, len(paths), at_once))
 
 
 def _purpose(read: ReadDirectory | None) -> str:

@@ -16,6 +16,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
@@ -86,6 +87,10 @@ class Notes:
         """`learn` for many, in one transaction; `written_ns` has those of which somebody knows."""
         self._take_in(notes, {key: _Moment(at) for key, at in written_ns.items()})
 
+    def learning(self) -> AbstractContextManager[None]:
+        """For `learn_all` a few at a time: git is asked about all of them together, afterwards."""
+        return self._memory.learning()
+
     def saved(self, key: str, data: bytes) -> None:
         """Take in what somebody has just said through amend, whatever date it has, also when the
         note says it already."""
@@ -116,7 +121,8 @@ class Notes:
             moment = moments.get(key, _UNKNOWN)
             version = partial(self._version, read, moment, found)
             learnt.append(Learnt(name, _payload(read), version, moment.is_said_now))
-        self._memory.learn_documents(learnt)
+        # What its date says can be said again: only what was seen as it happened is lost for good.
+        self._memory.learn_documents(learnt, durable=bool(moments))
         self._memory.forget_documents(empty)
 
     def _version(

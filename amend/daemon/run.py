@@ -18,21 +18,19 @@ from typing import Final
 
 import uvloop
 
-from amend.core.model import SiblingRule
-from amend.core.policy import OnStale
 from amend.daemon.answers import Answers
 from amend.daemon.changes import Changes
 from amend.daemon.ground import INLINE_BYTES_MAX
 from amend.daemon.logs import Log
+from amend.daemon.settings import configured_of, options_of, read_config
 from amend.daemon.socket_keeper import SocketKeeper
-from amend.daemon.tending import Configured, Options, Tending
+from amend.daemon.tending import Configured, Tending
 from amend.daemon.workers import Workers
 from amend.edge.serve.server import ApiServer
 from amend.edge.service import (
     API_SOCKET,
     DaemonLock,
     config_path,
-    home,
     package_version,
     prepare_private_dir,
     runtime_dir,
@@ -41,8 +39,8 @@ from amend.edge.service import (
 )
 from amend.edge.store import Store
 from amend.edge.watch.watcher import Watcher
-from amend.errors import AmendError, Unavailable
-from amend.formats.config import Config, EvidenceRule, Repo, parse
+from amend.errors import AmendError
+from amend.formats.config import Config
 
 # Silence is trusted for no longer than this; a little different each time, so that the daemons of
 # a team's machines do not all wake at once.
@@ -72,7 +70,7 @@ class Daemon:
         asyncio.get_running_loop().set_default_executor(Workers())
         prepare_private_dir(self.runtime)
         prepare_private_dir(self.state)
-        self.config = self._read_config()  # a bad one at the start is an error, not a surprise
+        self.config = read_config(self.env)  # a bad one at the start is an error, not a surprise
         lock = DaemonLock(self.runtime)
         try:
             store = Store(str(self.state / "amend.db"))
@@ -90,7 +88,11 @@ class Daemon:
             self.config.daemon.log_level, self.config.daemon.log_format, changes.instance
         )
         tending = Tending(
-            store, changes, Watcher(), self._options(), inline_bytes_max=INLINE_BYTES_MAX
+            store,
+            changes,
+            Watcher(),
+            options_of(self.config, self.env),
+            inline_bytes_max=INLINE_BYTES_MAX,
         )
         answers = Answers(tending, self.version)
         answers.config_file = str(self.config_file) if self.config_file.exists() else None
@@ -158,7 +160,7 @@ class Daemon:
     # -- repositories ----------------------------------------------------------------------------
 
     def _add_repos(self, tending: Tending, store: Store) -> None:
-        configured = {os.fsencode(repo.root): _configured(repo) for repo in self.config.repo}
+        configured = configured_of(self.config)
         for root in dict.fromkeys([*configured, *(row.root for row in store.repos())]):
             try:
                 tending.add(root, configured=configured.get(root, Configured()))
@@ -171,28 +173,10 @@ class Daemon:
 
     # -- configuration ---------------------------------------------------------------------------
 
-    def _read_config(self) -> Config:
-        try:
-            data = self.config_file.read_bytes()
-        except FileNotFoundError:
-            return Config()
-        except OSError as error:
-            raise Unavailable(f"{self.config_file}: {error.strerror}", hint="check it") from error
-        return parse(data, str(self.config_file), str(home(self.env)))
-
-    def _options(self) -> Options:
-        policy = self.config.policy
-        return Options(
-            on_stale=OnStale(policy.on_stale),
-            write_tracked=policy.write_tracked,
-            is_lenient=policy.evidence is EvidenceRule.LENIENT,
-            retain_dir=os.fsencode(self.state / "displaced"),
-        )
-
     def _reload(self, tending: Tending, answers: Answers) -> None:
         """Take the config as it is now; keep the old one, and say so, when it is bad."""
         try:
-            config = self._read_config()
+            config = read_config(self.env)
         except AmendError as error:
             if answers.config_error != error.message:
                 self._log.error("config_rejected", reason=error.message, hint=error.hint)
@@ -204,7 +188,7 @@ class Daemon:
         self.config = config
         answers.config_file = str(self.config_file) if self.config_file.exists() else None
         self._log.configure(config.daemon.log_level, config.daemon.log_format)
-        tending.apply_options(self._options())
+        tending.apply_options(options_of(self.config, self.env))
         self._add_repos(tending, tending.store)
         self._log.info("config_reloaded", file=str(self.config_file))
 
@@ -243,17 +227,6 @@ class Daemon:
         text = "".join(traceback.format_exception(error))
         self._log.error("bug", id=bug_id, exception_type=type(error).__name__, stacktrace=text)
         return bug_id
-
-
-def _configured(repo: Repo) -> Configured:
-    return Configured(
-        tuple(
-            SiblingRule(each.name, os.fsencode(repo.sibling_root(each)), each.track)
-            for each in repo.sibling
-        ),
-        tuple(os.fsencode(pattern) for pattern in repo.contracts),
-        tuple(os.fsencode(tree) for tree in repo.memory),
-    )
 
 
 def _give_back_memory() -> None:

@@ -209,13 +209,23 @@ class Tending:
         """
         registered = [w for w in self.worktrees.values() if w.id not in self._linked]
         common_dirs = {w.places.common_dir for w in registered if w.places is not None}
-        found = [each for directory in common_dirs for each in linked_worktrees(directory)]
-        roots = {each.root for each in found if each.root is not None}
+        roots: set[bytes] = set()
+        complete = True
+        for directory in common_dirs:
+            for each in linked_worktrees(directory):
+                if each.root in self._by_root:
+                    roots.add(each.root)
+                    continue
+                # One that git is just making is no worktree yet, and would be taken for none.
+                places = discover(each.root) if each.root is not None else None
+                if places is not None and places.common_dir == directory:
+                    roots.add(places.root)
+                else:
+                    complete = False
         for gone in [self.worktrees[i] for i in self._linked]:
             if gone.root not in roots:
                 self.remove(gone.id)
                 self._declined.discard(gone.root)
-        complete = all(each.root is not None for each in found)
         for root in roots - self._by_root.keys() - self._declined:
             try:
                 # No question to git on the loop: only its own files name such a root.

@@ -9,6 +9,7 @@ amend derived is remembered before it is written.
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final
 
@@ -57,8 +58,9 @@ class Indexes:
 
     def noticed(self, directory: str) -> None:
         """Something in the directory was touched."""
+        where = below(self._path, directory)
         for file in self._files.values():
-            if file.path.startswith(below(self._path, directory)):
+            if file.directory == where:
                 file.noticed()
 
     def problems(self) -> list[str]:
@@ -135,7 +137,7 @@ class Indexes:
                 continue
             index = self._read[directory].index
             try:
-                if self._planned(directory, index.data if index is not None else None) is None:
+                if index is not None and self._planned(directory, index.data) is None:
                     continue
                 asked.append(self._request(directory))
             except DocumentInvalid:
@@ -174,11 +176,12 @@ class Indexes:
     def _line_file(
         self, path: str, wanted: Callable[[bytes | None], bytes | None], quiet_s: float
     ) -> LineFile:
+        where = below(self._path, path)
         return LineFile(
             self._root,
-            below(self._path, path),
+            where,
             plan=wanted,
-            retain_dir=self._retain_dir,
+            retain_dir=_part_of(self._retain_dir, self._root + b"/" + where),
             quiet_s=quiet_s,
         )
 
@@ -226,6 +229,15 @@ class Indexes:
             with self._store.transaction(durable=False):
                 self._store.trees.add_lines(self._repository, self._path, directory, news)
         return wanted
+
+
+def _part_of(retain_dir: bytes | None, target: bytes) -> bytes | None:
+    """Where what is displaced of one target is kept, with a few others: each write looks through
+    all that is there, and 500 indexes leave 2,500 versions."""
+    if retain_dir is None:
+        return None
+    part = hashlib.sha1(target, usedforsecurity=False).hexdigest()[:2]
+    return retain_dir + b"/" + part.encode()
 
 
 def _said_of(read: ReadDirectory, name: str) -> str | None:

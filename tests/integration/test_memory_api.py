@@ -307,17 +307,9 @@ INDEXES = [
 ]
 
 
-NESTED = pytest.param(
-    "decisions/edge",
-    INDEXES,
-    marks=pytest.mark.xfail(
-        strict=True,
-        reason="`is_tree` sees no note in the top directories, so no index of it is written",
-    ),
+@pytest.mark.parametrize(
+    ("category", "indexes"), [("decisions", INDEXES[1:]), ("decisions/edge", INDEXES)]
 )
-
-
-@pytest.mark.parametrize(("category", "indexes"), [("decisions", INDEXES[1:]), NESTED])
 def test_the_first_note_makes_the_tree(category: str, indexes: list[str], repo: Repo) -> None:
     answer = repo.save(category=category)
 
