@@ -45,10 +45,11 @@ from amend.core.model import (
     path_text,
 )
 from amend.core.policy import Mark
+from amend.edge.store_hooks import HOOKS_SCHEMA, HookRecords
 from amend.edge.store_trees import TREES_SCHEMA, TreeRecords
 from amend.errors import Refused, Unavailable
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 # An enum's own call takes four times as long, and a start has 300,000 of them.
 _KINDS: Final = {kind.value: kind for kind in Kind}
@@ -99,7 +100,7 @@ CREATE TABLE changes (
 """
 
 # What each later schema adds to the one before.
-_STEPS: Final = {2: TREES_SCHEMA}
+_STEPS: Final = {2: TREES_SCHEMA, 3: HOOKS_SCHEMA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ class Store:
         self._prints: dict[Fingerprint, Fingerprint] = {}
         self._db = self._open_sound()
         self.trees = TreeRecords(self._db)
+        self.hooks = HookRecords(self._db)
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -428,6 +430,7 @@ class Store:
 
     def forget_old(self, now: datetime) -> None:
         """Drop what was removed long ago and the oldest verdict changes."""
+        self.hooks.forget_old(now)
         self._db.execute(
             "DELETE FROM entries WHERE julianday(?) - julianday(removed_at) > ?",
             (_stamp(now), FORGET_AFTER_DAYS),

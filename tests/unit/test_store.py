@@ -1,5 +1,6 @@
 """The store: what is written comes back, and no damage is silent."""
 
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -25,7 +26,8 @@ from amend.core.model import (
     Version,
 )
 from amend.edge.store import RepoRow, Store, payload_digest
-from amend.edge.store_trees import DERIVED_MAX, NoteRow
+from amend.edge.store_hooks import HOOKS_SCHEMA, Exploration, SessionAt, Told, Use
+from amend.edge.store_trees import DERIVED_MAX, TREES_SCHEMA, NoteRow
 from amend.errors import Refused
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -163,7 +165,8 @@ def as_of_schema_1(path: Path) -> None:
     """A store that an amend without memory trees wrote."""
     store = Store(str(path))
     record(store)
-    for table in ("tree_notes", "tree_lines"):
+    later = [*re.findall(r"CREATE TABLE (\w+)", TREES_SCHEMA + HOOKS_SCHEMA)]
+    for table in later:
         store._db.execute(f"DROP TABLE {table}")
     store._db.execute("PRAGMA user_version=1")
     store.close()
@@ -236,3 +239,90 @@ def test_the_store_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     Store(str(tmp_path / "db"))
 
     assert (tmp_path / "db").stat().st_mode & 0o777 == 0o600
+
+
+# -- agents' sessions ------------------------------------------------------------------------------
+
+HERE = SessionAt("claude", "s", "r")
+AUTH, ROUTES = EntryName(Kind.TOPIC, "auth"), EntryName(Kind.TOPIC, "routes")
+
+
+def test_a_session_is_told_of_an_entry_once_by_version() -> None:
+    store = Store(":memory:")
+
+    with store.transaction():
+        store.hooks.tell(HERE, [(AUTH, 1), (ROUTES, 2)], Told.SHOWN, NOW)
+        store.hooks.tell(HERE, [(AUTH, 1)], Told.INSTEAD, NOW)
+
+    told = store.hooks.told
+    assert told(HERE, Told.SHOWN) == {(AUTH, 1), (ROUTES, 2)}
+    assert told(HERE, Told.INSTEAD) == {(AUTH, 1)}
+    assert told(replace(HERE, session="other"), Told.SHOWN, Told.INSTEAD) == set()
+    assert told(replace(HERE, agent="codex"), Told.SHOWN) == set()
+
+
+def test_an_opening_tells_when_the_last_one_was() -> None:
+    store = Store(":memory:")
+
+    with store.transaction():
+        first = store.hooks.opened("r", NOW)
+        second = store.hooks.opened("r", NOW + timedelta(hours=1))
+
+    assert (first, second) == (None, NOW)
+
+
+def test_an_exploration_that_ends_again_replaces_what_it_was() -> None:
+    store = Store(":memory:")
+    done = Exploration("claude", "a1", "s", "r", AUTH, 1, "explore auth", 50_000, 12.5, NOW)
+
+    with store.transaction():
+        store.hooks.add_exploration(done)
+        store.hooks.add_exploration(replace(done, version=2, tokens=60_000))
+
+    assert store.hooks.exploration("claude", "a1") == ("r", AUTH, 2)
+    assert store.hooks.cost("r", AUTH) == 60_000
+    assert store.hooks.cost("r", ROUTES) is None
+
+
+def test_the_ledger_counts_what_was_used_and_saved() -> None:
+    store = Store(":memory:")
+
+    with store.transaction():
+        for what, name, tokens in (
+            (Use.HIT, AUTH, 50_000),
+            (Use.HIT, AUTH, 50_000),
+            (Use.MISS, None, 0),
+        ):
+            store.hooks.add_use(HERE, what, name, tokens, NOW)
+
+    assert store.hooks.totals() == {"hit": (2, 100_000), "miss": (1, 0)}
+    assert store.hooks.totals(NOW + timedelta(seconds=1)) == {}
+    assert store.hooks.usefulness("r") == {AUTH: 2}
+
+
+def test_a_detail_goes_with_its_version() -> None:
+    store = Store(":memory:")
+    record(store)
+    (row,) = store.entries("r")
+    version = row.versions[0].id
+
+    with store.transaction():
+        store.hooks.save_detail(version, "all of it")
+    found = store.hooks.detail(version)
+    with store.transaction():
+        store.delete_entry(row.id)
+
+    assert (found, store.hooks.detail(version)) == ("all of it", None)
+
+
+def test_what_sessions_were_told_long_ago_is_forgotten() -> None:
+    store = Store(":memory:")
+    with store.transaction():
+        store.hooks.tell(HERE, [(AUTH, 1)], Told.SHOWN, NOW)
+        store.hooks.add_use(HERE, Use.HIT, AUTH, 1, NOW)
+
+    with store.transaction():
+        store.forget_old(NOW + timedelta(days=91))
+
+    assert store.hooks.told(HERE, Told.SHOWN) == set()
+    assert store.hooks.totals() == {}
