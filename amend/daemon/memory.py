@@ -65,6 +65,9 @@ WORKER_ROUNDS_MAX: Final = 64
 # come in between.
 REJUDGED_AT_ONCE: Final = 16
 
+# As many of what git said was there when a note was written, at some 150 µs each.
+FILLED_AT_ONCE: Final = 8
+
 # What became of cited lines in a text; finding out takes a millisecond for 100 KB.
 STOOD_MAX: Final = 1_000
 
@@ -89,6 +92,10 @@ def pending(oid: str) -> NoPrint:
 def pending_oid(look: Fingerprint) -> str | None:
     match = _PENDING.fullmatch(look.detail) if isinstance(look, NoPrint) else None
     return match[1] if match is not None else None
+
+
+_Based = tuple[EntryName, Mapping[Source, Fingerprint]]
+"""What git said was there when one of an entry's versions was written."""
 
 
 @dataclass(slots=True)
@@ -651,27 +658,29 @@ class Memory:
     async def catch_up(self) -> None:
         """Fill and judge what was left for later, a few at a time."""
         while self._to_fill:
-            some = itertools.islice(list(self._to_fill), FILLED_AT_ONCE)
-            self._fill({id_: self._to_fill.pop(id_) for id_ in some})
+            few_ids = list(itertools.islice(self._to_fill, FILLED_AT_ONCE))
+            # Git can be asked again: no reason to wait for a disk.
+            self._fill({id_: self._to_fill.pop(id_) for id_ in few_ids}, durable=False)
             await asyncio.sleep(0)
         while self._outdated:
             few = [self._outdated.pop() for _ in range(min(REJUDGED_AT_ONCE, len(self._outdated)))]
             self.rejudge(few)
             await asyncio.sleep(0)
 
-    def based(self, answers: Mapping[int, "_Based"]) -> None:
+    def based(self, answers: Mapping[int, _Based]) -> None:
         """Fill the fingerprints that waited for git: version id → its entry, and what they are.
 
-        Those of notes, of which there may be 10,000, are left to `catch_up`.
+        Many notes, of which there may be 10,000, are left to `catch_up`.
         """
-        later = {id_: each for id_, each in answers.items() if each[0].kind is Kind.NOTE}
-        self._fill({id_: each for id_, each in answers.items() if id_ not in later})
-        if later:
-            self._to_fill.update(later)
-            self.on_behind()
+        notes = {id_: each for id_, each in answers.items() if each[0].kind is Kind.NOTE}
+        if len(notes) <= FILLED_AT_ONCE:
+            self._fill(answers)
+            return
+        self._fill({id_: each for id_, each in answers.items() if id_ not in notes})
+        self._to_fill.update(notes)
+        self.on_behind()
 
-    def _fill(self, answers: Mapping[int, "_Based"]) -> None:
-
+    def _fill(self, answers: Mapping[int, _Based], *, durable: bool = True) -> None:
         def filled(version: Version) -> Version:
             _, prints = answers[version.id]
             fingerprints = tuple(
@@ -681,7 +690,7 @@ class Memory:
             return replace(version, fingerprints=fingerprints)
 
         names = {name for name, _ in answers.values()}
-        self._revise(names, lambda v: filled(v) if v.id in answers else v)
+        self._revise(names, lambda v: filled(v) if v.id in answers else v, durable=durable)
         for name in names:
             known = self._known.get(name)
             if known is None or not _waits(known):
@@ -702,9 +711,15 @@ class Memory:
             lambda v: with_move(v, source.path, new) if then and rests_on.get(v.id) == then else v,
         )
 
-    def _revise(self, names: Iterable[EntryName], edit: Callable[[Version], Version]) -> None:
+    def _revise(
+        self,
+        names: Iterable[EntryName],
+        edit: Callable[[Version], Version],
+        *,
+        durable: bool = True,
+    ) -> None:
         """Replace versions by what became known of them since, all in one transaction."""
-        with self._store.transaction():
+        with self._store.transaction(durable=durable):
             for name in names:
                 known = self._known.get(name)
                 if known is None:

@@ -450,14 +450,15 @@ class MemoryTree:
             unread = [path for path, note in _notes_in(found, found).items() if note.data is None]
             unknown = [path for path in unread if not self._notes.knows(self._key_of(path))]
             said |= await asyncio.to_thread(self._bytes_of, unknown)
-        for some in _each(list(said), LEARNT_AT_ONCE):
-            self._notes.learn_all(
-                {self._key_of(path): said[path] for path in some},
-                {self._key_of(path): changed_at_ns(others[path].stat) for path in some}
-                if not was_away
-                else {},
-            )
-            await asyncio.sleep(0)
+        with self._notes.learning():
+            for some in _each(list(said), LEARNT_AT_ONCE):
+                self._notes.learn_all(
+                    {self._key_of(path): said[path] for path in some},
+                    {self._key_of(path): changed_at_ns(others[path].stat) for path in some}
+                    if not was_away
+                    else {},
+                )
+                await asyncio.sleep(0)
 
     def _bytes_of(self, paths: Iterable[str]) -> dict[str, bytes]:
         found = {}
