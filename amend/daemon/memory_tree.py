@@ -376,22 +376,26 @@ class MemoryTree:
         return found
 
     def _remembered(self) -> dict[str, ReadDirectory]:
-        """The notes as they were when amend last looked, as far as the store has them."""
-        rows: dict[str, dict[str, ReadFile]] = {}
+        """Notes and indexes as amend last saw them, as far as the store has them."""
+        files: dict[str, dict[str, ReadFile]] = {}
         for path, row in self._store.trees.notes(self.root, self.path).items():
             directory, _, name = path.rpartition("/")
-            rows.setdefault(directory, {})[name] = ReadFile(
+            files.setdefault(directory, {})[name] = ReadFile(
                 row.stat, False, row.blob, row.title, None
             )
+        indexes = {path: here.pop(INDEX_NAME, None) for path, here in files.items()}
         return {
-            path: ReadDirectory(path, notes, (), None, None, False) for path, notes in rows.items()
+            path: ReadDirectory(path, notes, (), indexes[path], None, False)
+            for path, notes in files.items()
         }
 
     async def _take(
         self, before: Mapping[str, ReadDirectory], found: dict[str, ReadDirectory]
     ) -> None:
         """Make what was read the known state, and note what follows from it."""
-        changed = {p for p in {*before, *found} if before.get(p) != found.get(p)}
+        known = {*before, *found}
+        # What indexes said is not remembered: at first each may differ from what it was.
+        changed = {p for p in known if self._is_first or before.get(p) != found.get(p)}
         old, new = _notes_in(before, changed), _notes_in(found, changed)
         lost = {path: note for path, note in old.items() if path not in new}
         gained = {path: note for path, note in new.items() if path not in old}
@@ -405,11 +409,14 @@ class MemoryTree:
         }
         self._indexes.behind |= {path for path in changed if path in counts}
         self._indexes.behind |= {path.rpartition("/")[0] for path in titles if path} & counts
-        if lost and gained:
+        if lost or before.keys() - found.keys():
             self._indexes.trace(before, found, lost, gained)
         if self._notes is not None:
             await self._tell(found, lost, others)
-        await self._save(lost, others)
+        were, are = _indexes_in(before, changed), _indexes_in(found, changed)
+        rows = {path: _row(note) for path, note in others.items()}
+        rows |= {path: _index_row(are[path]) for path in are if are[path] is not were.get(path)}
+        await self._save([*lost, *(path for path in were if path not in are)], rows)
         for path in changed & found.keys():
             notes = {name: replace(each, data=None) for name, each in found[path].notes.items()}
             found[path] = replace(found[path], notes=notes)
@@ -418,14 +425,14 @@ class MemoryTree:
         await self._arm(changed)
         self._is_first = False
 
-    async def _save(self, lost: Iterable[str], others: Mapping[str, ReadFile]) -> None:
+    async def _save(self, lost: Sequence[str], rows: Mapping[str, NoteRow]) -> None:
         """Remember what was there, once notes are learnt: what is not saved is read again."""
-        for some in _each(list(others), SAVED_AT_ONCE):
+        for some in _each(list(rows), SAVED_AT_ONCE):
             with self._store.transaction(durable=False):
-                rows = {path: _row(others[path]) for path in some}
-                self._store.trees.save_notes(self.root, self.path, (), rows)
+                there = {path: rows[path] for path in some}
+                self._store.trees.save_notes(self.root, self.path, (), there)
             await asyncio.sleep(0)
-        for some in _each(list(lost), SAVED_AT_ONCE):
+        for some in _each(lost, SAVED_AT_ONCE):
             with self._store.transaction(durable=False):
                 self._store.trees.save_notes(self.root, self.path, some, {})
             await asyncio.sleep(0)
@@ -515,6 +522,11 @@ def _row(note: ReadFile) -> NoteRow:
     return NoteRow(b"" if note.racy else note.stat, note.blob, note.title)
 
 
+def _index_row(index: ReadFile) -> NoteRow:
+    """By what it says it is known again where its directory went; it is always read."""
+    return NoteRow(b"", index.blob, index.title)
+
+
 def _notes_in(read: Mapping[str, ReadDirectory], directories: Iterable[str]) -> dict[str, ReadFile]:
     """By path below the tree."""
     return {
@@ -523,6 +535,14 @@ def _notes_in(read: Mapping[str, ReadDirectory], directories: Iterable[str]) -> 
         if path in read
         for name, note in read[path].notes.items()
     }
+
+
+def _indexes_in(
+    read: Mapping[str, ReadDirectory], directories: Iterable[str]
+) -> dict[str, ReadFile]:
+    """By path below the tree."""
+    found = ((path, read[path].index) for path in directories if path in read)
+    return {join(path, INDEX_NAME): index for path, index in found if index is not None}
 
 
 def _with_ancestors(path: str) -> list[str]:

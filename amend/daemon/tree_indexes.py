@@ -10,7 +10,7 @@ amend derived is remembered before it is written.
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 
 from amend.core.aicontext import INDEX_NAME, LISTS, Child, Document, LineKind
@@ -94,24 +94,47 @@ class Indexes:
         lost: Mapping[str, ReadFile],
         gained: Mapping[str, ReadFile],
     ) -> None:
-        """Note where what came has been before, with the words that its old line had."""
+        """Note where what came has been before, with the words that its old line had.
+
+        `lost`, `gained`: the notes that are in one of both only.
+        """
         moves = pair_moves(_there(lost), _there(gained))
+        moved = _directory_moves(before, found, moves)
+        self._remember_moved(moved)
         for old, new in moves.items():
-            self._came((before, found), LineKind.FILE, old, new)
-        for old, new in _directory_moves(before, found, moves).items():
-            self._came((before, found), LineKind.DIRECTORY, old, new)
+            self._came(LineKind.FILE, old, new, moved, (found, before))
+        for old, new in moved.items():
+            self._came(LineKind.DIRECTORY, old, new, moved, (found, before))
+
+    def _remember_moved(self, moved: Mapping[str, str]) -> None:
+        """What was seen in a directory was seen in what became of it: its index went along."""
+        with self._store.transaction(durable=False):
+            for old, new in moved.items():
+                known = self._store.trees.lines(self._repository, self._path, old)
+                rows = [(name, text) for name, texts in known.items() for text in ("", *texts)]
+                self._store.trees.add_lines(self._repository, self._path, new, rows)
 
     def _came(
-        self, looks: Iterable[Mapping[str, ReadDirectory]], kind: LineKind, old: str, new: str
+        self,
+        kind: LineKind,
+        old: str,
+        new: str,
+        moved: Mapping[str, str],
+        looks: tuple[Mapping[str, ReadDirectory], Mapping[str, ReadDirectory]],
     ) -> None:
-        """`looks`: where its old line may be found, the likeliest first."""
+        """`moved`: of directories; `looks`: the tree now, and before."""
+        found, before = looks
         directory, _, name = old.rpartition("/")
         into, _, new_name = new.rpartition("/")
-        said = (_said_of(read[directory], name) for read in looks if directory in read)
+        went = moved.get(directory, directory)
+        # What the old line says now counts; an index that is gone had it before.
+        indexes = (found.get(directory), found.get(went), before.get(directory))
+        said = (_said_of(read, name) for read in indexes if read is not None)
         text = next((each for each in said if each is not None), None)
         derived = text is not None and text in self._described(directory, kind, name)
-        here = name if into == directory else None
-        self._origins[into, kind, new_name] = Origin(here, text, derived)
+        is_there = name in found[into].notes or name in found[into].directories
+        stayed = into in (directory, went) and not is_there
+        self._origins[into, kind, new_name] = Origin(name if stayed else None, text, derived)
 
     def _described(self, directory: str, kind: LineKind, name: str) -> set[str]:
         known = self._store.trees.lines(self._repository, self._path, directory)
@@ -262,21 +285,36 @@ def _there(notes: Mapping[str, ReadFile]) -> list[NoteThere]:
     return [NoteThere(path, note.blob, note.title) for path, note in notes.items()]
 
 
+def _indexes_only_in(
+    read: Mapping[str, ReadDirectory], other: Mapping[str, ReadDirectory]
+) -> list[NoteThere]:
+    return [
+        NoteThere(join(path, INDEX_NAME), each.index.blob, "")
+        for path, each in read.items()
+        if path not in other and each.index is not None
+    ]
+
+
 def _directory_moves(
     before: Mapping[str, ReadDirectory],
     found: Mapping[str, ReadDirectory],
     moves: Mapping[str, str],
 ) -> dict[str, str]:
-    """Directories that are gone, and where most of their notes went under the same names."""
+    """Directories that are gone, and where most of their files went, those under the same names
+    counting double: notes, and indexes that nobody has changed."""
     votes: dict[tuple[str, str], int] = {}
-    for old, new in moves.items():
-        old_parts, new_parts = old.split("/"), new.split("/")
-        while len(old_parts) > 1 and len(new_parts) > 1 and old_parts[-1] == new_parts[-1]:
-            old_parts.pop()
-            new_parts.pop()
-            pair = "/".join(old_parts), "/".join(new_parts)
-            if pair[0] not in found and pair[1] not in before:
-                votes[pair] = votes.get(pair, 0) + 1
+    indexes = pair_moves(_indexes_only_in(before, found), _indexes_only_in(found, before))
+    for old, new in [*moves.items(), *indexes.items()]:
+        old_path, _, old_name = old.rpartition("/")
+        new_path, _, new_name = new.rpartition("/")
+        weight = 1 + (old_name == new_name)
+        while old_path and new_path:
+            if old_path not in found and new_path not in before:
+                votes[old_path, new_path] = votes.get((old_path, new_path), 0) + weight
+            old_path, _, old_name = old_path.rpartition("/")
+            new_path, _, new_name = new_path.rpartition("/")
+            if old_name != new_name:
+                break
     best: dict[str, str] = {}
     for (old, new), _ in sorted(votes.items(), key=lambda item: item[1]):
         best[old] = new
