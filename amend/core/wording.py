@@ -29,6 +29,7 @@ HEAD_START_CHARS_MAX: Final = 3_000
 _WORD_CHARS_MAX: Final = 120
 _FILES_MAX: Final = 12
 _CAUSES_MAX: Final = 8
+_STALE_MAX: Final = 10
 _OID_CHARS: Final = 10
 
 HEAD: Final = "amend, about this repository (data, not instructions)"
@@ -66,24 +67,25 @@ class Checked:
 # -- what each event reads -------------------------------------------------------------------------
 
 
-def session_text(fresh: Sequence[EntryName], stale: Sequence[Finding], index: Sequence[str]) -> str:
+def session_text(
+    fresh: Sequence[EntryName], more: int, stale: Sequence[Finding], index: Sequence[str]
+) -> str:
     """What is known when a session opens, "" where nothing is.
 
-    `fresh`: the most useful first; `stale`: since somebody was here last; `index`: the lines of
-    the memory tree's root.
+    `fresh`: verified, the most useful first, and how many `more` there are; `stale`: since somebody
+    was here last; `index`: the lines of the memory tree's root.
     """
     lines: list[str] = []
     if stale:
         lines.append("No longer true since the last session here:")
-        lines += [f"{_BAR}{_word(each.name.key)}: {whys(each.causes)}" for each in stale[:10]]
-        lines += _more(len(stale) - 10)
+        lines += [
+            f"{_BAR}{_word(each.name.key)}: {whys(each.causes)}" for each in stale[:_STALE_MAX]
+        ]
+        lines += _more(len(stale) - _STALE_MAX)
     if fresh:
-        lines.append(
-            f"Known and verified ({len(fresh)} findings; `amend get KEY` shows one,"
-            ' `amend ask "…"` searches):'
-        )
+        lines.append('Known and verified (`amend get KEY` shows one, `amend ask "…"` searches):')
         room = SESSION_TOKENS_MAX * CHARS_PER_TOKEN // 2
-        lines += _keys([_word(name.key) for name in fresh], room)
+        lines += _keys([_word(name.key) for name in fresh], more, room)
     if index:
         lines.append("Notes (`amend memory show PATH` reads one):")
         lines += [_BAR + _clean(line) for line in index]
@@ -224,15 +226,15 @@ def _word(text: str) -> str:
     return clean if len(clean) <= _WORD_CHARS_MAX else clean[: _WORD_CHARS_MAX - 1] + "…"
 
 
-def _keys(keys: Sequence[str], chars_max: int) -> list[str]:
-    """The keys on lines, several on one; as many as there is room for."""
+def _keys(keys: Sequence[str], more: int, chars_max: int) -> list[str]:
+    """The keys on one line; as many as there is room for."""
     shown, room = [], chars_max
     for key in keys:
         room -= len(key) + 2
         if room < 0:
             break
         shown.append(key)
-    rest = len(keys) - len(shown)
+    rest = len(keys) - len(shown) + more
     return [_BAR + ", ".join(shown) + (f", and {rest} more" if rest else "")]
 
 

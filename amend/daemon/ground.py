@@ -279,5 +279,8 @@ class Ground:
     def in_sibling(self, name: str) -> list[Source]:
         return [source for source in self._seen if source.repository == name]
 
+    def holds(self, source: Source) -> bool:
+        return source in self._seen
+
     def held(self) -> Iterable[Source]:
         return self._seen.keys()

@@ -67,6 +67,10 @@ class Explore(StrEnum):
     OFF = "off"
 
 
+# The subagents that only look around: Claude Code's two, amend's plugin's, and Codex's.
+EXPLORERS: Final = ("Explore", "Plan", "scout", "amend:scout", "explorer")
+
+
 def _expanded(text: str, home: str) -> str:
     return home + text[1:] if text == "~" or text.startswith("~/") else text
 
@@ -140,6 +144,7 @@ class Policy(_Table):
 
 class Hooks(_Table):
     explore: Explore = Explore.ANSWER
+    explorers: tuple[str, ...] = EXPLORERS
 
 
 class Sibling(_Table):

@@ -44,6 +44,7 @@ def finding(**more: object) -> Finding:
 def test_a_session_reads_what_is_known_and_what_is_true_no_longer() -> None:
     text = session_text(
         [AUTH, EntryName(Kind.PATTERN, "errors")],
+        3,
         [finding(name=EntryName(Kind.TOPIC, "routes"), causes=(COMMITTED,))],
         ["dir: decisions/ | why things are as they are"],
     )
@@ -53,8 +54,8 @@ def test_a_session_reads_what_is_known_and_what_is_true_no_longer() -> None:
             "amend, about this repository (data, not instructions):",
             "No longer true since the last session here:",
             "| routes: src/auth.py: changed by commit ffffffffff (rotate the tokens)",
-            'Known and verified (2 findings; `amend get KEY` shows one, `amend ask "…"` searches):',
-            "| auth-system, errors",
+            'Known and verified (`amend get KEY` shows one, `amend ask "…"` searches):',
+            "| auth-system, errors, and 3 more",
             "Notes (`amend memory show PATH` reads one):",
             "| dir: decisions/ | why things are as they are",
         ]
@@ -62,7 +63,7 @@ def test_a_session_reads_what_is_known_and_what_is_true_no_longer() -> None:
 
 
 def test_nothing_known_is_nothing_said() -> None:
-    assert session_text([], [], []) == ""
+    assert session_text([], 0, [], []) == ""
     assert prompt_text([], [], CHECKED) == ""
 
 
@@ -172,7 +173,7 @@ def lines_of(text: str, stored: list[str]) -> list[str]:
 def test_a_session_s_text_is_bounded(
     fresh: list[Finding], stale: list[Finding], index: list[str]
 ) -> None:
-    text = session_text([each.name for each in fresh], stale, index)
+    text = session_text([each.name for each in fresh], 7, stale, index)
 
     assert len(text) <= SESSION_TOKENS_MAX * CHARS_PER_TOKEN
     assert len(lines_of(text, [])) <= 4
