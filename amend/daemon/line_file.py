@@ -35,8 +35,12 @@ class LineFile:
         self.plan = plan
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_away = False  # a worker has `shared`
+        self._is_closed = False
+        self._then: Callable[[], None] | None = None  # to be done once it is back
         self._quiet_s = quiet_s
         self._stepped_s = self._loop.time()
+        self._prepared: Callable[[bytes | None], bytes | None] | None = None
         self.shared = SharedFile(
             root,
             path,
@@ -63,13 +67,53 @@ class LineFile:
 
     def noticed(self) -> None:
         """Something touched the file."""
+        if self._is_away:
+            self._then = self._then or self.noticed
+            return
         self.shared.noticed(self._loop.time())
         self._schedule(0.0)
 
     def request(self) -> None:
         """`plan` would change something: write as soon as the file is quiet, now if it is."""
+        if self._is_away:
+            self._then = self.request
+            return
         self.shared.request(self._loop.time())
         self._step()
+
+    async def request_away(self, present: bytes | None, new: bytes) -> None:
+        """`request`, where `plan` makes `new` of what is there, with a worker waiting for the disk.
+
+        `plan` itself is asked on the loop: should the file not be `present` any more, afterwards.
+        """
+        if self._is_away:
+            self.request()
+            return
+        is_other = False
+
+        def prepared(found: bytes | None) -> bytes | None:
+            nonlocal is_other
+            is_other = found != present
+            return None if is_other else new
+
+        now_s = self._stepped_s = self._loop.time()
+        self.shared.request(now_s)
+        self._is_away, self._prepared = True, prepared
+        stepping = self._loop.run_in_executor(None, self.shared.step, now_s)
+        stepping.add_done_callback(self._is_back)
+        due_s = await asyncio.shield(stepping)  # whoever is cancelled, the worker goes on
+        if is_other:
+            self.request()
+        elif due_s is not None and self._timer is None:
+            self._schedule(max(0.0, due_s - self._loop.time()))
+
+    def _is_back(self, _: "asyncio.Future[float | None]") -> None:
+        self._is_away, self._prepared = False, None
+        then, self._then = self._then, None
+        if self._is_closed:
+            self.shared.close()
+        elif then is not None:
+            then()
 
     async def written(self) -> None:
         """Return when what was requested is in the file.
@@ -97,10 +141,12 @@ class LineFile:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.shared.close()
+        self._is_closed = True
+        if not self._is_away:
+            self.shared.close()
 
     def _planned(self, present: bytes | None) -> bytes | None:
-        return self.plan(present)
+        return (self._prepared or self.plan)(present)
 
     def _schedule(self, delay_s: float) -> None:
         if self._timer is not None:
@@ -111,6 +157,9 @@ class LineFile:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._is_away:
+            self._then = self._then or self._step
+            return
         now_s = self._stepped_s = self._loop.time()
         due_s = self.shared.step(now_s)
         if due_s is not None:

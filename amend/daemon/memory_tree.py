@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from amend.core.aicontext import INDEX_NAME, SUFFIX, Noted
+from amend.core.aicontext import INDEX_NAME, LISTS, SUFFIX, Noted
 from amend.core.model import path_text
 from amend.core.notes import joined, merged
 from amend.daemon.notes import Notes
@@ -44,6 +44,7 @@ from amend.errors import AmendError, DocumentInvalid, Refused
 from amend.formats.aicontext import (
     note_bytes,
     noted,
+    parse_index,
     parse_note,
     replace_entries,
 )
@@ -233,7 +234,18 @@ class MemoryTree:
         async with self._lock:
             await self._learn()
             if self.operation() is None:  # else `resume` comes when it has ended
-                await self._indexes.write(self._read, self._counts, patiently=False)
+                await self._write_in_background()
+
+    async def _write_in_background(self) -> None:
+        """Until git begins something: what it makes of the tree is to be read first."""
+        was_locked = self._is_locked()  # one that a crash left
+
+        def goes_on() -> bool:
+            return was_locked or not self._is_locked()
+
+        await self._indexes.write(self._read, self._counts, patiently=False, goes_on=goes_on)
+        if self._indexes.behind:
+            self._ask()
 
     # -- for who asks ----------------------------------------------------------------------------
 
@@ -305,6 +317,14 @@ class MemoryTree:
         """Bring one file of the tree to what `wanted` makes of it (see `SharedFile`'s `plan`)."""
         async with self._lock:
             await self._indexes.write_one(path, wanted)
+
+    def root_lines(self) -> tuple[str, ...]:
+        """The lines of the tree's own index that list something, as they were last read."""
+        top = self._read.get("")
+        if top is None or top.index is None or top.index.data is None:
+            return ()
+        lines = parse_index(top.index.data).lines
+        return tuple(path_text(line.raw).strip() for line in lines if line.kind in LISTS)
 
     def problems(self) -> list[str]:
         found = [self._problem, *self._indexes.problems()]

@@ -29,6 +29,9 @@ from amend.edge.store import Store
 from amend.errors import AmendError, DocumentInvalid
 from amend.formats.aicontext import apply, new_index, parse_index
 
+# Each waits for the disk twice, which takes it no longer for a few than for one.
+WRITTEN_AT_ONCE: Final = 4
+
 # An index that a person is typing into is written once they pause; DESIGN section 8.
 QUIET_S: Final = 0.3
 
@@ -143,29 +146,31 @@ class Indexes:
     # -- writing indexes -------------------------------------------------------------------------
 
     async def write(
-        self, read: Mapping[str, ReadDirectory], counts: Set[str], *, patiently: bool
+        self,
+        read: Mapping[str, ReadDirectory],
+        counts: Set[str],
+        *,
+        patiently: bool,
+        goes_on: Callable[[], bool] = lambda: True,
     ) -> tuple[str, ...]:
         """Write each index that is out of step; the root-relative paths of those that were.
 
-        Questions come in between. One that somebody is typing into is written later, for which
-        this waits if `patiently`; what cannot be written is among the problems, and tried again.
+        Questions come in between. Those that are left once it no longer `goes_on` stay behind. One
+        that somebody is typing into is written later, for which this waits if `patiently`; what
+        cannot be written is among the problems, and tried again.
         """
         self._read, self._counts = read, counts
         asked: list[tuple[LineFile, int]] = []
-        gaining = {directory for directory, _, _ in self._origins}
+        gaining = self.behind & {directory for directory, _, _ in self._origins}
         # What came is described before the line that it was described by goes.
-        for directory in sorted(self.behind, key=lambda path: (path not in gaining, path)):
-            self.behind.discard(directory)
-            if directory not in self._counts:
-                continue
-            index = self._read[directory].index
-            try:
-                if index is not None and self._planned(directory, index.data) is None:
-                    continue
-                asked.append(self._request(directory))
-            except DocumentInvalid:
-                self._request(directory)  # the file knows how long to wait, and what to report
-            await asyncio.sleep(0)
+        for directories in (sorted(gaining), sorted(self.behind - gaining)):
+            for at in range(0, len(directories), WRITTEN_AT_ONCE):
+                if not goes_on():
+                    break
+                some = directories[at : at + WRITTEN_AT_ONCE]
+                self.behind.difference_update(some)
+                for found in await asyncio.gather(*map(self._bring_in_step, some)):
+                    asked += found
         written = []
         for file, writes in asked:
             if patiently:
@@ -181,11 +186,24 @@ class Indexes:
                 del self._files[path]
         return tuple(written)
 
-    def _request(self, directory: str) -> tuple[LineFile, int]:
+    async def _bring_in_step(self, directory: str) -> list[tuple[LineFile, int]]:
+        """Write the index if it is out of step: its file, and how often that was written before."""
+        if directory not in self._counts:
+            return []
+        index = self._read[directory].index
+        present = index.data if index is not None else None
+        try:
+            new = self._planned(directory, present)
+        except DocumentInvalid:
+            self._index_file(directory).request()  # it knows how long to wait, and what to report
+            return []
+        if new is None:
+            await asyncio.sleep(0)
+            return []
         file = self._index_file(directory)
         writes = file.shared.writes
-        file.request()
-        return file, writes
+        await file.request_away(present, new)
+        return [(file, writes)]
 
     def _index_file(self, directory: str) -> LineFile:
         path = join(directory, INDEX_NAME)
