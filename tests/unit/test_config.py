@@ -105,7 +105,15 @@ def test_the_example_names_every_setting() -> None:
     words = set(re.findall(r"^(?:# )?(\w+) = ", EXAMPLE.read_text(), flags=re.MULTILINE))
 
     assert words == {
-        *("log_level", "log_format", "on_stale", "evidence", "write_tracked", "explore"),
+        *(
+            "log_level",
+            "log_format",
+            "on_stale",
+            "evidence",
+            "write_tracked",
+            "explore",
+            "explorers",
+        ),
         *("root", "memory", "contracts", "name", "path", "track"),
     }
 
