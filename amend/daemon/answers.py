@@ -36,14 +36,15 @@ from amend.core.model import (
 )
 from amend.core.sources import parse_spec
 from amend.daemon.changes import cause_json
-from amend.daemon.figures import prometheus_text, rss_bytes
+from amend.daemon.figures import hooks_text, prometheus_text, rss_bytes
 from amend.daemon.memory import Known
 from amend.daemon.memory_answers import MemoryAnswers
 from amend.daemon.notes import summary_of
 from amend.daemon.siblings import Sibling
 from amend.daemon.tending import Tending, vet
 from amend.daemon.worktree import Worktree
-from amend.edge.serve.limits import Stats
+from amend.edge.serve.hook_exchange import TimelyExchange
+from amend.edge.serve.limits import HookStats, Stats
 from amend.errors import NotFound, RequestInvalid, StaleMatch
 from amend.formats import api
 from amend.formats.agent_cache import pattern_payload, summary_and_files, topic_payload
@@ -76,6 +77,8 @@ class Answers:
         self.is_ready = False
         self.unready: list[str] = []  # what stands between starting and ready, or what broke
         self.connections = Stats()  # the socket's, where there is one
+        self.hooks: TimelyExchange | None = None  # where a daemon answers them
+        self.hook_connections = HookStats()
         self._tending = tending
         self._version = version
         self._told: dict[int, api.EntryJson] = {}  # by version id
@@ -176,7 +179,9 @@ class Answers:
         }
 
     def metrics(self) -> str:
-        return prometheus_text(self._tending, self.verdicts, self.requests, self.connections)
+        return prometheus_text(
+            self._tending, self.verdicts, self.requests, self.connections
+        ) + hooks_text(self.hooks.tallies if self.hooks else {}, self.hook_connections)
 
     def on_request(self, method: str, route: str, status: int, seconds: float) -> None:
         self.requests.observe(seconds, method=method, route=route, status=str(status))
@@ -505,6 +510,16 @@ class Answers:
 
     async def suggest_terms(self, cwd: str, tree: str | None) -> api.TermsAnswer:
         return await self._memory.terms(self._worktree(cwd), tree)
+
+    # -- hooks -----------------------------------------------------------------------------------
+
+    async def hook(self, agent: str, body: bytes) -> bytes:
+        if self.hooks is None or agent not in self.hooks.tallies:
+            known = ", ".join(sorted(self.hooks.tallies)) if self.hooks else "none"
+            raise NotFound(
+                f"there is no agent {agent!r} whose hooks amend answers", hint=f"known are: {known}"
+            )
+        return await self.hooks.exchange(agent, body)
 
 
 async def _of_repo(

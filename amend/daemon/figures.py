@@ -1,11 +1,13 @@
 """What `/metrics` tells: every promise as a counter or a histogram, in Prometheus text."""
 
 import resource
+from collections.abc import Mapping
 
 from amend.core.metrics import Counter, Histogram, render
 from amend.core.model import Verdict
 from amend.daemon.tending import Tending
-from amend.edge.serve.limits import Stats
+from amend.edge.serve.hook_exchange import Tally
+from amend.edge.serve.limits import HookStats, Stats
 
 
 def prometheus_text(
@@ -109,6 +111,36 @@ def prometheus_text(
                 tending.mark_seconds,
             ),
             "amend_rss_bytes": ("Resident memory.", {(): float(rss_bytes())}),
+        }
+    )
+
+
+def hooks_text(tallies: Mapping[str, Tally], connections: HookStats) -> str:
+    """What `/metrics` tells of hooks besides, in the same form."""
+    exchanges, refused = Counter(), Counter()
+    for agent, tally in tallies.items():
+        exchanges.add(tally.told, agent=agent, outcome="told")
+        exchanges.add(tally.silent, agent=agent, outcome="silent")
+        exchanges.add(tally.late, agent=agent, outcome="late")
+        exchanges.add(tally.bugs, agent=agent, outcome="bug")
+    refused.add(connections.refused_peers, reason="peer")
+    refused.add(connections.refused_full, reason="full")
+    refused.add(connections.too_large, reason="large")
+    refused.add(connections.unfinished, reason="slow")
+    return render(
+        {
+            "amend_hook_exchanges_total": (
+                "Exchanges with agents' hooks, by what they were told.",
+                exchanges,
+            ),
+            "amend_hook_refused_total": (
+                "Connections to hook sockets that were cut, by reason.",
+                refused,
+            ),
+            "amend_hook_connections": (
+                "Connections to hook sockets open.",
+                {(): float(connections.connections)},
+            ),
         }
     )
 

@@ -37,6 +37,7 @@ AT: Final = "2026-11-30T06:00:00Z"
 CLOCK: Final = "c:i1:7"
 ETAG: Final = '"v1"'
 WAIT_S: Final = 10.0
+AGENTS: Final = ("claude", "codex")
 
 TERM: Final[api.TermJson] = {
     "abbreviation": "SMS",
@@ -319,6 +320,14 @@ class FakeBackend:
             "tokenizer": "estimate",
         }
 
+    async def hook(self, agent: str, body: bytes) -> bytes:
+        """The body again, without a word where it is empty."""
+        self.calls.append(("hook", agent, body))
+        self._steer(agent)
+        if agent not in AGENTS:
+            raise errors.NotFound(f"there is no agent {agent!r}", hint="known are: claude")
+        return body if body.startswith(b"{") else b""
+
 
 @dataclass
 class Served:
@@ -353,7 +362,12 @@ async def serving(limits: Limits | None = None) -> AsyncIterator[Served]:
     limits = limits or Limits(linger_s=0.02)
     backend = FakeBackend()
     server = ApiServer(
-        backend, version="0.1.0", on_request=on_request, on_bug=on_bug, limits=limits
+        backend,
+        version="0.1.0",
+        on_request=on_request,
+        on_bug=on_bug,
+        agents=AGENTS,
+        limits=limits,
     )
     path = Path(os.environ["XDG_RUNTIME_DIR"]) / "api.sock"  # short: it is the test's own
     await server.start(listening(path))

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from amend.core.metrics import Counter, Histogram
-from amend.daemon.figures import prometheus_text
+from amend.daemon.figures import hooks_text, prometheus_text
 from amend.daemon.tending import Options, Tending
-from amend.edge.serve.limits import Stats
+from amend.edge.serve.hook_exchange import Tally
+from amend.edge.serve.limits import HookStats, Stats
 from amend.edge.store import Store
 from tests.conftest import Repository
 
@@ -80,3 +81,17 @@ def test_every_count_of_a_connection_or_a_cache_file_has_a_figure(tending: Tendi
 
     assert len(counted) == 10
     assert {str(number) for number in counted} <= set(told)
+
+
+def test_every_count_of_hooks_has_a_figure() -> None:
+    stats, tally = HookStats(), Tally()
+    numbers = iter(range(1, 100))
+    for counts in (stats, tally):
+        for name in counts.__slots__:
+            setattr(counts, name, next(numbers))
+
+    text = hooks_text({"claude": tally}, stats)
+
+    told = [line.rpartition(" ")[2] for line in text.splitlines() if not line.startswith("#")]
+    assert sorted(told) == sorted(str(n) for n in range(1, next(numbers)))
+    assert 'amend_hook_exchanges_total{agent="claude",outcome="told"}' in text

@@ -9,6 +9,7 @@ import asyncio
 import functools
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 Answer = tuple[int, bytes, bytes]
@@ -16,6 +17,14 @@ Answer = tuple[int, bytes, bytes]
 
 Answerer = Callable[[bytes], Awaitable[Answer]]
 """From a request's body. Raises nothing but its own cancellation."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectRoute:
+    """What answers each POST to one URL, and the name that the log and `/metrics` have for it."""
+
+    route: str
+    answer: Answerer
 
 
 class _Unheard:
@@ -28,20 +37,23 @@ UNHEARD: Final = _Unheard()
 
 
 class Direct:
-    """A request that `Answerer` answers, as far as uvicorn's protocol looks at one."""
+    """A request to a `DirectRoute`, as far as uvicorn's protocol looks at one."""
 
     __slots__ = (
-        "body",
+        "answer",
         "disconnected",
         "keep_alive",
         "message_event",
         "parts",
         "response_complete",
         "response_started",
+        "route",
         "scope",
     )
 
-    def __init__(self, keep_alive: bool) -> None:
+    def __init__(self, direct: DirectRoute, keep_alive: bool) -> None:
+        self.route = direct.route
+        self.answer = direct.answer
         self.keep_alive = keep_alive
         self.parts: list[bytes] = []
         self.response_started = False

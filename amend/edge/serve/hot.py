@@ -1,10 +1,10 @@
-"""The door of the HTTP socket, and its hot path: `POST /v1/lookup` answered without a framework.
+"""The door of the HTTP socket, and its hot paths: lookups and hooks answered without a framework.
 
 A question is asked before every exploration and measured against a C server, so it pays for
-parsing, the answer and serialising, and nothing more: mostly the protocol calls `lookup` itself,
-and what is unusual about a request (queued behind another, a query string) brings it here as any
-other. All else goes on to the app. Errors look exactly like everybody else's. Every request is
-told to `on_request` once, every bug to `on_bug`.
+parsing, the answer and serialising, and nothing more: mostly the protocol calls `lookup` and `hook`
+themselves, and what is unusual about a request (queued behind another, a query string) brings it
+here as any other. All else goes on to the app. Errors look exactly like everybody else's. Every
+request is told to `on_request` once, every bug to `on_bug`.
 """
 
 import re
@@ -15,13 +15,14 @@ from typing import Any, Final
 from amend.edge.serve.direct import Answer
 from amend.edge.serve.problems import (
     PROBLEM_JSON,
+    OnBug,
     Problem,
     bug_problem,
     parse_request,
     problem_of,
     to_json_bytes,
 )
-from amend.edge.serve.protocol import CUT, GONE, NO_ROUTE, OnRequest
+from amend.edge.serve.protocol import CUT, GONE, NO_CONTENT, NO_ROUTE, OnRequest
 from amend.formats.api import Backend, LookupRequest
 
 Scope = MutableMapping[str, Any]
@@ -30,10 +31,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OnBug = Callable[[Exception], str]
-"""Told of a bug, once; gives the id that the client gets for it."""
-
 LOOKUP: Final = "/v1/lookup"
+HOOK: Final = "/v1/hooks/{agent}"
 
 _BROWSER: Final = Problem(
     403, "the request has an Origin: it comes from a browser", "use amend, curl or nc"
@@ -87,8 +86,18 @@ class Front:
             answer = await self._backend.lookup(parse_request(LookupRequest, body))
             return 200, b"application/json", to_json_bytes(answer)
         except Exception as error:
-            problem = problem_of(error) or bug_problem(self._on_bug(error))
-            return problem.status, PROBLEM_JSON, problem.body()
+            return self._gone_wrong(error)
+
+    async def hook(self, agent: str, body: bytes) -> Answer:
+        try:
+            reply = await self._backend.hook(agent, body)
+        except Exception as error:
+            return self._gone_wrong(error)
+        return (200, b"application/json", reply) if reply else (NO_CONTENT, b"", b"")
+
+    def _gone_wrong(self, error: Exception) -> Answer:
+        problem = problem_of(error) or bug_problem(self._on_bug(error))
+        return problem.status, PROBLEM_JSON, problem.body()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> int:
         status = 0

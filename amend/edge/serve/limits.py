@@ -33,3 +33,14 @@ class Stats:
     refused_full: int = 0  # beyond `Limits.connections`
     timeouts: int = 0
     rejected: int = 0  # answered by the protocol, not by a route; timeouts included
+
+
+@dataclass(slots=True)
+class HookStats:
+    """Connections to all hook sockets: open ones, and how many came to each bad end."""
+
+    connections: int = 0
+    refused_peers: int = 0  # of another user
+    refused_full: int = 0  # beyond `Limits.connections`
+    too_large: int = 0  # more than `Limits.body_bytes`
+    unfinished: int = 0  # not whole within `Limits.body_s`

@@ -44,8 +44,15 @@ _NOT_OURS: Final = ("HTTPValidationError", "ValidationError")
 
 def takes(model: type[BaseModel]) -> dict[str, Any]:
     """`openapi_extra` of a route with such a body. The models are flat and refer to nothing."""
-    schema = model.model_json_schema()
+    return _body(model.model_json_schema())
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+# What an agent's hook says is the agent's to describe.
+TAKES_ANY_OBJECT: Final = _body({"type": "object"})
 
 
 def describe(app: FastAPI) -> None:

@@ -6,7 +6,7 @@ id that the log has too.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -27,6 +27,9 @@ from amend.errors import (
 )
 
 PROBLEM_JSON: Final = b"application/problem+json"
+
+OnBug = Callable[[Exception], str]
+"""Told of a bug, once; gives the id that the client gets for it."""
 
 # The first that fits decides, so a kind comes before the kind it is a case of.
 STATUSES: Final[tuple[tuple[type[AmendError], int], ...]] = (

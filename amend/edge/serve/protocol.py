@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from amend.edge.serve.direct import Answerer, Deadlines, Direct, begin
+from amend.edge.serve.direct import Deadlines, Direct, DirectRoute, begin
 from amend.edge.serve.limits import Limits, Stats
 from amend.edge.serve.peer import has_left, peer_uid
 from amend.edge.serve.problems import PROBLEM_JSON, Problem
@@ -36,6 +36,8 @@ CUT: Final = "amend.cut"
 
 # What nginx writes for a client that left before its answer; no such client sees it.
 GONE: Final = 499
+
+NO_CONTENT: Final = 204
 
 # The route that `on_request` hears for what never came to be a request.
 NO_ROUTE: Final = "-"
@@ -52,8 +54,7 @@ class Shared:
     limits: Limits
     stats: Stats
     on_request: OnRequest
-    direct_url: bytes
-    direct: Answerer  # of a POST to `direct_url`
+    direct: Mapping[bytes, DirectRoute]  # by URL
     logger: logging.Logger = field(init=False)
     deadlines: Deadlines = field(init=False)
     open: set["Protocol"] = field(default_factory=set)
@@ -192,9 +193,11 @@ class Protocol(HttpToolsProtocol):
             if name == b"origin":
                 plain = False  # refused further in
         parser = self.parser
-        if plain and self.url == self._shared.direct_url and parser.get_method() == b"POST":
+        direct = self._shared.direct.get(self.url) if plain else None
+        if direct is not None and parser.get_method() == b"POST":
             keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
-            self.cycle = Direct(keep_alive and not parser.should_upgrade())  # type: ignore[assignment]
+            keep_alive = keep_alive and not parser.should_upgrade()
+            self.cycle = Direct(direct, keep_alive)  # type: ignore[assignment]
         else:
             super().on_headers_complete()
         self.headers = []  # the trailers of a chunked body go there, and nowhere from there
@@ -236,13 +239,13 @@ class Protocol(HttpToolsProtocol):
     async def _answer(self, direct: Direct) -> None:
         status, kind, body = GONE, b"", b""
         try:
-            status, kind, body = await self._shared.direct(b"".join(direct.parts))
+            status, kind, body = await direct.answer(b"".join(direct.parts))
             if self.flow.write_paused:
                 await self.flow.drain()
         finally:
             status = direct.scope.get(CUT, GONE if direct.disconnected else status)
-            route = self._shared.direct_url.decode()
-            self._shared.on_request("POST", route, status, time.perf_counter() - self._began_s)
+            seconds = time.perf_counter() - self._began_s
+            self._shared.on_request("POST", direct.route, status, seconds)
         if direct.disconnected:
             return
         direct.response_complete = True
@@ -338,10 +341,13 @@ class Protocol(HttpToolsProtocol):
 
 def whole(status: int, kind: bytes, body: bytes, *, keep_alive: bool) -> bytes:
     """The bytes of an answer."""
+    close = b"" if keep_alive else b"connection: close\r\n"
+    if status == NO_CONTENT:  # which has no length either; Source: RFC 9110, 8.6
+        return b"%s%s\r\n" % (STATUS_LINE[status], close)
     return b"%scontent-type: %s\r\ncontent-length: %d\r\n%s\r\n%s" % (
         STATUS_LINE[status],
         kind,
         len(body),
-        b"" if keep_alive else b"connection: close\r\n",
+        close,
         body,
     )

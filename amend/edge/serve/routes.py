@@ -16,11 +16,12 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from amend.edge.serve.events import MEDIA_TYPE, EventStream
-from amend.edge.serve.hot import Catcher, OnBug
+from amend.edge.serve.hot import HOOK, Catcher
 from amend.edge.serve.limits import Limits
-from amend.edge.serve.openapi import describe, takes
+from amend.edge.serve.openapi import TAKES_ANY_OBJECT, describe, takes
 from amend.edge.serve.problems import (
     PROBLEM_JSON,
+    OnBug,
     Problem,
     Turned,
     invalid_request,
@@ -98,6 +99,7 @@ def build_app(
     _about_repos(app, backend)
     _about_entries(app, backend)
     _about_memory(app, backend)
+    _about_hooks(app, backend)
     _about_changes(app, backend, limits, stopping)
     _errors(app)
     app.add_middleware(Catcher, on_bug=on_bug)
@@ -253,6 +255,21 @@ def _about_memory(app: FastAPI, backend: api.Backend) -> None:
     @app.get("/v1/memory/dict", response_model=api.TermsAnswer)
     async def suggest_terms(cwd: Cwd, tree: Tree) -> Response:
         return _json(await backend.suggest_terms(cwd, tree))
+
+
+def _about_hooks(app: FastAPI, backend: api.Backend) -> None:
+    # The usual ones do not come so far; see `hot.Front.hook`.
+    @app.post(
+        HOOK,
+        response_class=Response,
+        responses={200: {"content": {"application/json": {}}}, 204: {"description": "Nothing"}},
+        openapi_extra=TAKES_ANY_OBJECT,
+    )
+    async def hook(request: Request, agent: str) -> Response:
+        reply = await backend.hook(agent, await request.body())
+        if not reply:
+            return Response(status_code=204)
+        return Response(reply, media_type="application/json")
 
 
 def _about_changes(

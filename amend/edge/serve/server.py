@@ -5,15 +5,18 @@ Nothing is left running after `stop`.
 """
 
 import asyncio
+import functools
 import socket
+from collections.abc import Iterable
 from typing import Final
 
 import uvicorn
 from uvicorn.server import ServerState
 
-from amend.edge.serve.hot import LOOKUP, Front, OnBug
+from amend.edge.serve.direct import DirectRoute
+from amend.edge.serve.hot import HOOK, LOOKUP, Front
 from amend.edge.serve.limits import Limits, Stats
-from amend.edge.serve.problems import Problem
+from amend.edge.serve.problems import OnBug, Problem
 from amend.edge.serve.protocol import OnRequest, Protocol, Shared
 from amend.edge.serve.routes import build_app
 from amend.formats.api import Backend
@@ -29,7 +32,7 @@ _STOPPING: Final = Problem(503, "amend is stopping", "ask again when it is back"
 
 class ApiServer:
     """`on_request` hears of each request once, `on_bug` of each exception that is nobody's fault
-    but ours."""
+    but ours. `agents`: whose hooks are answered directly; the backend alone decides which are."""
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class ApiServer:
         version: str,
         on_request: OnRequest,
         on_bug: OnBug,
+        agents: Iterable[str] = (),
         limits: Limits | None = None,
     ) -> None:
         self.stats = Stats()
@@ -48,9 +52,11 @@ class ApiServer:
             backend, version, limits=self._limits, stopping=self._stopping, on_bug=on_bug
         )
         self.app = Front(app, backend, on_request=on_request, on_bug=on_bug)
-        self._shared = Shared(
-            self._limits, self.stats, on_request, LOOKUP.encode(), self.app.lookup
-        )
+        direct = {LOOKUP.encode(): DirectRoute(LOOKUP, self.app.lookup)}
+        for agent in agents:
+            answer = functools.partial(self.app.hook, agent)
+            direct[HOOK.format(agent=agent).encode()] = DirectRoute(HOOK, answer)
+        self._shared = Shared(self._limits, self.stats, on_request, direct)
         self._config = uvicorn.Config(
             self.app,
             lifespan="off",
