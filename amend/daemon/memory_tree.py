@@ -10,6 +10,7 @@ goes along when its note is renamed or moved; reading again what amend has writt
 
 import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -353,7 +354,8 @@ class MemoryTree:
             except OSError as error:
                 self._problem = f"{path_text(self.path)}: {(error.strerror or str(error)).lower()}"
                 return
-            await self._take(before, found)
+            with _kept() if self._is_first else contextlib.nullcontext():
+                await self._take(before, found)
 
     def _read_again(
         self, before: Mapping[str, ReadDirectory], now_ns: int, touched: set[str] | None
@@ -528,6 +530,18 @@ class MemoryTree:
         for path in (before or frozenset()) - after:
             self._watch.unwant(self.root, path, key)
         return paths is not None and (before is None or bool(after - before))
+
+
+@contextlib.contextmanager
+def _kept() -> Iterator[None]:
+    """What is brought in meanwhile stays, and is never looked through for garbage: that held the
+    loop for up to 200 ms."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _each(paths: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
