@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # In the order of a newcomer's use, which is the order of --help.
 COMMANDS: Final = {
     "run": "amend.cli.daemon:run",
+    "init": "amend.cli.init:init",
     "add": "amend.cli.repositories:add",
     "remove": "amend.cli.repositories:remove",
     "status": "amend.cli.repositories:status",

@@ -22,6 +22,7 @@ import pytest
 from amend.agents.known import AGENTS
 from amend.agents.plugin import NAME, install_commands, plugin_dir, try_command
 from amend.cli.main import COMMANDS
+from amend.formats.agent_settings import SENTINEL
 from tests.integration.cli_fakes import fake_daemon
 
 PLUGIN = plugin_dir()
@@ -116,7 +117,7 @@ def test_every_hook_is_the_same_bounded_synchronous_command() -> None:
 def test_its_command_names_no_place_of_a_machine_or_of_a_client() -> None:
     assert "CLAUDE_" not in COMMAND
     assert re.findall(r'"(/[^"$]*)', COMMAND) == ["/tmp/amend-"]
-    assert COMMAND.endswith("; exit 0")
+    assert COMMAND.endswith(f"; exit 0 {SENTINEL}")
 
 
 def test_the_agent_has_what_its_runtime_asks_for_and_cannot_edit() -> None:
