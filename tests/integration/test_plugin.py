@@ -14,14 +14,17 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from amend.agents.installing import OWN_TIMEOUT_S, TARGETS
 from amend.agents.known import AGENTS
 from amend.agents.plugin import NAME, install_commands, plugin_dir, try_command
 from amend.cli.main import COMMANDS
+from amend.core.agent import Answer
 from amend.formats.agent_settings import SENTINEL
 from tests.integration.cli_fakes import fake_daemon
 
@@ -81,16 +84,10 @@ def test_it_is_its_own_marketplace() -> None:
     assert market["owner"]["name"]
 
 
-def test_its_events_are_those_that_amend_answers_or_learns_from() -> None:
-    assert {(event, matcher) for event, matcher, _ in handlers()} == {
-        ("SessionStart", None),
-        ("UserPromptSubmit", None),
-        ("PreToolUse", "Agent|Task"),
-        ("PostToolUse", "Agent|Task|Edit|MultiEdit|NotebookEdit|Write"),
-        ("PostToolUseFailure", "Agent|Task"),
-        ("SubagentStop", None),
-        ("StopFailure", None),
-    }
+def test_its_events_are_those_that_the_installer_writes_into_settings() -> None:
+    wanted = [(each.event, each.matcher) for each in TARGETS["claude"].wanted]
+
+    assert [(event, matcher) for event, matcher, _ in handlers()] == wanted
 
 
 def test_every_edit_that_its_matcher_lets_through_is_understood() -> None:
@@ -110,7 +107,7 @@ def test_every_hook_is_the_same_bounded_synchronous_command() -> None:
 
     assert all(set(handler) == {"type", "command", "timeout"} for handler in found)
     assert {handler["type"] for handler in found} == {"command"}
-    assert {handler["timeout"] for handler in found} == {0.5}
+    assert {handler["timeout"] for handler in found} == {TARGETS["claude"].timeout_s}
     assert len({handler["command"] for handler in found}) == 1
 
 
@@ -118,6 +115,34 @@ def test_its_command_names_no_place_of_a_machine_or_of_a_client() -> None:
     assert "CLAUDE_" not in COMMAND
     assert re.findall(r'"(/[^"$]*)', COMMAND) == ["/tmp/amend-"]
     assert COMMAND.endswith(f"; exit 0 {SENTINEL}")
+
+
+def test_its_command_ends_itself_before_it_is_cut() -> None:
+    # What the client cuts at UserPromptSubmit it shows to the person.
+    bounds = {float(bound) for bound in re.findall(r" (?:timeout|-m) ([0-9.]+)", COMMAND)}
+
+    assert bounds == {OWN_TIMEOUT_S}
+
+
+def test_every_reply_ends_as_the_command_expects_of_a_whole_one() -> None:
+    common = {"session_id": "s", "cwd": "/r"}
+    given = {"prompt": "find it", "description": "find", "subagent_type": "Explore"}
+    call = {"tool_name": "Agent", "tool_use_id": "t", "tool_input": given}
+    said = Answer(context="a {brace}}", instead="it is known", head_start="look there")
+    events = (
+        {"hook_event_name": "SessionStart", "source": "startup"},
+        {"hook_event_name": "UserPromptSubmit", "prompt": "where"},
+        {"hook_event_name": "PreToolUse", **call},
+    )
+    answers = (said, replace(said, instead=""), replace(said, instead="", head_start=""))
+
+    replies = [
+        AGENTS["claude"].reply({**common, **event}, answer)
+        for event in events
+        for answer in answers
+    ]
+
+    assert all(reply.startswith(b"{") and reply.rstrip().endswith(b"}}") for reply in replies)
 
 
 def test_the_agent_has_what_its_runtime_asks_for_and_cannot_edit() -> None:
@@ -309,7 +334,7 @@ def test_no_socket_is_silence(shell: str) -> None:
 def test_where_nc_is_missing_or_another_one_curl_asks_the_api(
     broken: tuple[str, ...], hook_socket: Path, only: Callable[..., None]
 ) -> None:
-    only("curl", "id", broken=broken)
+    only("curl", "id", "timeout", broken=broken)
 
     with fake_daemon() as fake, listening(hook_socket, lambda connection: None):
         fake.answers["POST /v1/hooks/claude"] = (200, REPLY)
@@ -324,6 +349,18 @@ def test_an_api_error_is_silence(hook_socket: Path, only: Callable[..., None]) -
 
     with fake_daemon(), listening(hook_socket, lambda connection: None):
         assert run() == (0, b"", b"")
+
+
+def test_without_timeout_curl_asks_since_nc_would_wait(
+    hook_socket: Path, only: Callable[..., None]
+) -> None:
+    only("curl", "id", "nc")
+
+    with fake_daemon() as fake, listening(hook_socket, lambda connection: None):
+        fake.answers["POST /v1/hooks/claude"] = (200, REPLY)
+        code, out, err = run()
+
+    assert (code, json.loads(out), err) == (0, REPLY, b"")
 
 
 def test_without_any_client_it_is_silence(hook_socket: Path, only: Callable[..., None]) -> None:
