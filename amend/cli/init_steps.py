@@ -102,18 +102,19 @@ class Init:
         return None
 
     def make_memory(self) -> None:
-        trees = configured(self.root).memory
-        if not trees:
-            self._say("memory", Did.SKIPPED, "not made: the configuration names no memory tree")
-            return
-        tree = os.fsencode(trees[0])
-        path = tree + b"/" + INDEX_NAME.encode()
+        """The first tree that the configuration names, `memory` where it says nothing."""
         try:
+            trees = configured(self.root).memory
+            if not trees:
+                self._say("memory", Did.SKIPPED, "not made: the configuration names no memory tree")
+                return
+            tree = os.fsencode(trees[0])
             if not self.is_dry:
                 make_directories(self.root, tree)
         except (AmendError, OSError) as error:
-            self._fail(os.fsdecode(path), error)
+            self._fail("memory", error)
             return
+        path = tree + b"/" + INDEX_NAME.encode()
         self._make(path, new_index(trees[0], PURPOSE, ()), created="created")
 
     def instruct(self, wanted: str | None) -> None:

@@ -147,6 +147,30 @@ def test_a_memory_tree_is_begun_in_order(shop: Repository, capsys: Capture) -> N
     assert main(["memory", "lint"]) == 0
 
 
+def test_a_broken_configuration_fails_only_what_asks_for_it(
+    shop: Repository, daemon: Fake, capsys: Capture
+) -> None:
+    Path(os.environ["AMEND_CONFIG"]).write_text("colour = 1\n")
+
+    code, out, err = run(capsys, "--memory")
+
+    assert code == 1
+    assert err.startswith("amend: error: memory: ")
+    assert f"{shop.root}: tended from now on" in out
+
+
+def test_a_link_in_place_of_the_tree_is_left_alone(
+    shop: Repository, daemon: Fake, tmp_path: Path, capsys: Capture
+) -> None:
+    (shop.root / "memory").symlink_to(tmp_path)
+
+    code, _, err = run(capsys, "--memory")
+
+    assert code == 1
+    assert err.startswith("amend: error: memory: memory is a symlink")
+    assert not (tmp_path / "index.aicontext").exists()
+
+
 def test_from_a_subdirectory_it_is_the_repository_that_is_meant(
     shop: Repository, daemon: Fake, capsys: Capture
 ) -> None:
