@@ -89,6 +89,7 @@ _CLAUDE: Final = Target(
         Wanted("UserPromptSubmit", None, Bound.ITSELF),
         Wanted("PreToolUse", "Agent|Task", Bound.AGENT),
         Wanted("PostToolUse", "Agent|Task|Edit|Write|MultiEdit|NotebookEdit", Bound.AGENT),
+        Wanted("PostToolUseFailure", "Agent|Task", Bound.AGENT),
         Wanted("SubagentStop", ".+", Bound.AGENT),
         Wanted("StopFailure", None, Bound.AGENT),
     ),
@@ -135,7 +136,7 @@ def command(target: Target, client: Client, bound: Bound, runtime: str) -> str:
             hint="set AMEND_RUNTIME_DIR to a directory with a plain name",
         ) from None
     ask = _ASK[client](target, bound, runtime)
-    script = f'o=$({ask} 2>/dev/null) && case $o in {{*}}) printf %s "$o";; esac; exit 0'
+    script = f'o=$({ask} 2>/dev/null) && case $o in \\{{*\\}}) printf %s "$o";; esac; exit 0'
     if not target.has_shell:
         script = f"sh -c {shlex.quote(script)}"
     return f"{script} {SENTINEL}"

@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "verify": "amend.cli.entries:verify",
     "contract": "amend.cli.contract:contract",
     "memory": "amend.cli.memory:memory",
+    "hooks": "amend.cli.hooks:hooks",
     "watch": "amend.cli.watching:watch",
     "config": "amend.cli.settings:config",
     "demo": "amend.cli.demo:demo",
