@@ -2,6 +2,8 @@
 # ruff: noqa: PLC0415  (imported when called: `amend get` starts without what `run` needs)
 
 import io
+import json
+import os
 import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
@@ -88,26 +90,29 @@ def _hooks(it: "Init", agents: tuple[str, ...], plugin: bool) -> None:
         said = "not asked for; `amend hooks install AGENT` installs them"
         it.steps.append(Step("hooks", Did.SKIPPED, said))
     for agent in agents:
-        it.steps.append(_installed(agent, is_dry=it.is_dry))
+        it.steps.append(_installed(it, agent))
 
 
-def _installed(agent: str, *, is_dry: bool) -> "Step":
-    """As `amend hooks install AGENT`, which is asked in its own words."""
+def _installed(it: "Init", agent: str) -> "Step":
+    """By `amend hooks install AGENT`, into the person's own settings."""
     from amend.cli.init_steps import Did, Step
     from amend.cli.main import cli
     from amend.errors import AmendError
 
     subject = f"hooks of {agent}"
-    if is_dry:
-        return Step(subject, Did.CHANGED, f"installed as by `amend hooks install {agent}`")
+    command = ["hooks", "install", agent, "--json", "--cwd", os.fsdecode(it.root)]
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):
-            code = cli.main(["hooks", "install", agent], "amend", standalone_mode=False)
+            cli.main([*command, *(["--dry-run"] if it.is_dry else [])], standalone_mode=False)
     except AmendError as error:
         return Step(subject, Did.FAILED, error.message, error.hint)
-    said = "; ".join(line.strip() for line in printed.getvalue().splitlines() if line.strip())
-    return Step(subject, Did.FAILED if code else Did.CHANGED, said or "installed")
+    done = json.loads(printed.getvalue())
+    if not done["changed"]:
+        return Step(subject, Did.UNCHANGED, f"in {done['path']} already")
+    it.settings_diffs.append(done.get("diff", ""))
+    said = "; ".join([f"installed in {done['path']}", *done.get("notes", ())])
+    return Step(subject, Did.CHANGED, said)
 
 
 # -- what is told ----------------------------------------------------------------------------------
@@ -115,7 +120,6 @@ def _installed(agent: str, *, is_dry: bool) -> "Step":
 
 def _tell(it: "Init", plugin: bool) -> None:
     """In a dry run the diff has stdout for itself, so that it can be handed on."""
-    from amend.cli.init_files import as_diff
     from amend.cli.init_steps import Did
 
     for step in it.steps:
@@ -127,7 +131,7 @@ def _tell(it: "Init", plugin: bool) -> None:
     if plugin:
         _tell_plugin(to_stderr=it.is_dry)
     if it.is_dry:
-        diff = as_diff(it.changes)
+        diff = it.diff()
         if sys.stdout.isatty():
             for line in diff.decode("utf-8", "replace").splitlines():
                 click.echo("\t".join(map(clean, line.split("\t"))))
@@ -152,10 +156,7 @@ def _tell_plugin(*, to_stderr: bool) -> None:
 
 
 def _document(it: "Init", plugin: bool) -> dict[str, Any]:
-    import os
-
     from amend.agents.plugin import install_commands, plugin_dir, try_command
-    from amend.cli.init_files import as_diff
 
     document: dict[str, Any] = {
         "root": os.fsdecode(it.root),
@@ -164,7 +165,7 @@ def _document(it: "Init", plugin: bool) -> dict[str, Any]:
             {"subject": step.subject, "did": step.did.value, "said": step.said, "hint": step.hint}
             for step in it.steps
         ],
-        "diff": as_diff(it.changes).decode("utf-8", "surrogateescape"),
+        "diff": it.diff().decode("utf-8", "surrogateescape"),
     }
     if plugin:
         document["plugin"] = {

@@ -13,7 +13,7 @@ from typing import Final
 
 from amend.cli.asking import daemon
 from amend.cli.contract_files import configured
-from amend.cli.init_files import Change, Plan, planned, read, write
+from amend.cli.init_files import Change, Plan, as_diff, planned, read, write
 from amend.core.aicontext import INDEX_NAME
 from amend.edge.files.straight import make_directories
 from amend.edge.git.places import RepositoryPlaces, discover, discover_bare
@@ -63,6 +63,7 @@ class Init:
     is_dry: bool
     steps: list[Step] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    settings_diffs: list[str] = field(default_factory=list)  # of agents' settings, in a dry run
 
     # -- the steps ---------------------------------------------------------------------------
 
@@ -195,6 +196,12 @@ class Init:
             self._fail(subject, error)
             return
         self._say(subject, Did.CHANGED, "tended from now on")
+
+    def diff(self) -> bytes:
+        """Of everything: first the repository's files, then agents' settings, by absolute path."""
+        return as_diff(self.changes) + "".join(self.settings_diffs).encode(
+            "utf-8", "surrogateescape"
+        )
 
     # -- what they share ---------------------------------------------------------------------
 

@@ -442,6 +442,36 @@ def test_the_plugin_is_told_with_its_directory(
     assert f"  claude plugin marketplace add {plugin_dir()}" in out
 
 
+def test_hooks_go_into_the_persons_settings(
+    shop: Repository, daemon: Fake, private_home: Path, capsys: Capture
+) -> None:
+    settings = private_home / ".claude/settings.json"
+
+    _, planned, diff = run(capsys, "--dry-run", "--hooks", "claude")
+    untouched = not settings.exists()
+    _, first, _ = run(capsys, "--hooks", "claude")
+
+    assert untouched
+    assert f"hooks of claude: would be installed in {settings}" in diff
+    assert any(line.startswith("+") and "SessionStart" in line for line in planned)
+    assert f"hooks of claude: installed in {settings}" in first
+    assert "SessionStart" in json.loads(settings.read_text())["hooks"]
+
+
+def test_settings_that_are_broken_are_a_failed_step(
+    shop: Repository, daemon: Fake, private_home: Path, capsys: Capture
+) -> None:
+    settings = private_home / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text("{")
+
+    code, out, err = run(capsys, "--hooks", "claude")
+
+    assert (code, settings.read_text()) == (1, "{")
+    assert err.startswith("amend: error: hooks of claude: ")
+    assert f"{shop.root}: tended from now on" in out
+
+
 @pytest.mark.parametrize("options", [["--hooks", "emacs"], ["--plugin", "--hooks", "claude"]])
 def test_hooks_that_cannot_be_are_a_wrong_command_line(
     options: list[str], shop: Repository, capsys: Capture
