@@ -1,8 +1,8 @@
 """The daemon: builds everything, owns the loop, stops it.
 
 Order of a start: directories, lock, store, worktrees (every entry verified), sockets, ready. A
-start that fails leaves nothing behind; a stop removes its own socket only. A signal ends a start at
-once, and a stop waits for no worker.
+start that fails leaves nothing behind; a stop removes its own sockets only. A signal ends a start
+at once, and a stop waits for no worker.
 """
 
 import asyncio
@@ -18,17 +18,20 @@ from typing import Final
 
 import uvloop
 
+from amend.agents.known import AGENTS
 from amend.daemon.answers import Answers
 from amend.daemon.changes import Changes
+from amend.daemon.doors import Doors
 from amend.daemon.ground import INLINE_BYTES_MAX
 from amend.daemon.logs import Log
 from amend.daemon.settings import configured_of, options_of, read_config
 from amend.daemon.socket_keeper import SocketKeeper
 from amend.daemon.tending import Configured, Tending
 from amend.daemon.workers import Workers
-from amend.edge.serve.server import ApiServer
+from amend.edge.serve.hook_exchange import Exchange, TimelyExchange
+from amend.edge.serve.hook_sockets import HookSockets
+from amend.edge.serve.server import DRAIN_S, ApiServer
 from amend.edge.service import (
-    API_SOCKET,
     DaemonLock,
     config_path,
     package_version,
@@ -47,13 +50,18 @@ from amend.formats.config import Config
 VERIFY_S: Final = 3600.0
 VERIFY_JITTER_S: Final = 600.0
 
-# A deleted socket heals within this; it costs one lstat.
+# A deleted socket heals within this; it costs one lstat each.
 SOCKET_CHECK_S: Final = 10.0
 
 
+Hooking = Callable[[Tending, Answers], Exchange]
+"""Makes what answers the hooks of agents."""
+
+
 class Daemon:
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], hooking: Hooking | None = None) -> None:
         self.env = env
+        self._hooking = hooking
         self.runtime = runtime_dir(env)
         self.state = state_dir(env)
         self.config_file = config_path(env)
@@ -104,33 +112,51 @@ class Daemon:
         gc.disable()
         self._add_repos(tending, store)
         self._handle_signals(loop, tending, answers)
-        owned = lock.claim_socket(self.runtime / API_SOCKET)
-        server = ApiServer(
-            answers, version=self.version, on_request=self._requested(answers), on_bug=self._bug
-        )
-        answers.connections = server.stats
+        hooks = self._answering(tending, answers)
+        doors = self._claim(lock, answers, hooks)
         try:
             tending.start(loop)
-            await server.start(owned.sock)
+            await doors.open()
             answers.is_ready = True
             self._log.info(
                 "daemon_ready",
                 version=self.version,
-                socket=str(owned.path),
+                socket=str(doors.api_socket),
                 repos=len(tending.worktrees),
                 entries=sum(len(w.memory.names()) for w in tending.worktrees.values()),
             )
             sd_notify("READY=1", self.env)
             _give_back_memory()
-            keeper = SocketKeeper(lock, owned, server.start, answers.unready, self._log)
+            keeper = doors.keeper(answers.unready, self._log)
             await self._live(tending, keeper, answers)
         finally:
             sd_notify("STOPPING=1", self.env)
-            owned.close()
+            doors.remove()
             changes.close()
-            await server.stop()
+            await doors.stop()
+            await hooks.stop(DRAIN_S)
             await tending.stop()
             self._log.info("daemon_stopped")
+
+    def _answering(self, tending: Tending, answers: Answers) -> TimelyExchange:
+        hooking = self._hooking
+        if hooking is None:
+            return TimelyExchange(_no_exchange, (), on_bug=self._bug)
+        answers.hooks = TimelyExchange(hooking(tending, answers), AGENTS, on_bug=self._bug)
+        return answers.hooks
+
+    def _claim(self, lock: DaemonLock, answers: Answers, hooks: TimelyExchange) -> Doors:
+        agents = list(hooks.tallies)
+        api = ApiServer(
+            answers,
+            version=self.version,
+            on_request=self._requested(answers),
+            on_bug=self._bug,
+            agents=agents,
+        )
+        sockets = HookSockets(hooks)
+        answers.connections, answers.hook_connections = api.stats, sockets.stats
+        return Doors(lock, self.runtime, agents, api, sockets)
 
     async def _live(self, tending: Tending, keeper: SocketKeeper, answers: Answers) -> None:
         """Until stopped: the hourly round, the socket's health, a config file that changes."""
@@ -240,10 +266,14 @@ def _give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def run_daemon(env: Mapping[str, str]) -> None:
+async def _no_exchange(agent: str, body: bytes) -> bytes:
+    raise NotImplementedError
+
+
+def run_daemon(env: Mapping[str, str], hooking: Hooking | None = None) -> None:
     """Run the daemon on uvloop until it is told to stop."""
 
     async def main() -> None:
-        await Daemon(env).run()
+        await Daemon(env, hooking).run()
 
     uvloop.run(main())

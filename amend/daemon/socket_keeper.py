@@ -1,4 +1,4 @@
-"""Keeps the API's socket where clients look for it.
+"""Keeps the sockets where clients look for them: the API's and those of hooks.
 
 The runtime directory can be removed, replaced, closed or full while the daemon runs: cleaners of
 temporary directories do that, and so do people. What may be healed is made again under the rules of
@@ -7,59 +7,71 @@ where another one has come to answer.
 """
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from amend.daemon.logs import Log
 from amend.edge.service import DaemonLock, OwnedSocket
 from amend.errors import AmendError, Conflict
 
+Accept = Callable[[socket.socket], Awaitable[None]]
+"""Takes connections from a new socket on."""
+
+
+@dataclass(slots=True)
+class KeptSocket:
+    owned: OwnedSocket
+    accept: Accept
+    problem: str | None = None
+
 
 class SocketKeeper:
     def __init__(
-        self,
-        lock: DaemonLock,
-        owned: OwnedSocket,
-        accept: Callable[[socket.socket], Awaitable[None]],
-        unready: list[str],
-        log: Log,
+        self, lock: DaemonLock, sockets: Sequence[KeptSocket], unready: list[str], log: Log
     ) -> None:
-        """`accept` takes connections from a new socket on; `unready` is where a problem stands
-        for as long as there is one."""
+        """The first of `sockets` is the API's: who answers there is a daemon. `unready` is where a
+        problem stands for as long as there is one."""
         self._lock = lock
-        self._owned = owned
-        self._accept = accept
+        self._sockets = tuple(sockets)
         self._unready = unready
         self._log = log
-        self._problem: str | None = None
 
     async def check(self) -> bool:
         """Look once. False: another daemon answers there, and two would contradict each other."""
-        state = self._owned.still_ours()
-        if state == "ours":
-            if self._problem is not None:
-                self._tell(None)
-                self._log.info("socket_reachable", socket=str(self._owned.path))
-            return True
-        try:
-            sock = self._lock.reclaim(self._owned)
-        except (AmendError, OSError) as error:
-            if isinstance(error, Conflict) and state == "replaced":
-                self._log.error("socket_replaced", socket=str(self._owned.path), reason=str(error))
+        for kept in self._sockets:
+            if not await self._check(kept, may_end=kept is self._sockets[0]):
                 return False
-            self._tell(str(error))
-            return True
-        self._tell(None)
-        self._log.warning("socket_rebound", socket=str(self._owned.path))
-        await self._accept(sock)
         return True
 
-    def _tell(self, problem: str | None) -> None:
-        """Stands among what is not ready, and in the log once."""
-        if problem == self._problem:
+    async def _check(self, kept: KeptSocket, *, may_end: bool) -> bool:
+        owned = kept.owned
+        state = owned.still_ours()
+        if state == "ours":
+            if kept.problem is not None:
+                self._tell(kept, None)
+                self._log.info("socket_reachable", socket=str(owned.path))
+            return True
+        try:
+            sock = self._lock.reclaim(owned)
+        except (AmendError, OSError) as error:
+            if may_end and isinstance(error, Conflict) and state == "replaced":
+                self._log.error("socket_replaced", socket=str(owned.path), reason=str(error))
+                return False
+            self._tell(kept, str(error))
+            return True
+        self._tell(kept, None)
+        self._log.warning("socket_rebound", socket=str(owned.path))
+        await kept.accept(sock)
+        return True
+
+    def _tell(self, kept: KeptSocket, problem: str | None) -> None:
+        """Stands among what is not ready once, whichever sockets have it, and in the log once."""
+        if problem == kept.problem:
             return
-        if self._problem is not None:
-            self._unready.remove(self._problem)
-        self._problem = problem
-        if problem is not None:
+        before, kept.problem = kept.problem, problem
+        others = [each.problem for each in self._sockets if each is not kept]
+        if before is not None and before not in others:
+            self._unready.remove(before)
+        if problem is not None and problem not in others:
             self._unready.append(problem)
-            self._log.error("socket_unreachable", socket=str(self._owned.path), reason=problem)
+            self._log.error("socket_unreachable", socket=str(kept.owned.path), reason=problem)

@@ -26,6 +26,12 @@ SOCKET_PATH_BYTES_MAX: Final = 103 if sys.platform == "darwin" else 107
 API_SOCKET: Final = "api.sock"
 LOCK: Final = "lock"
 
+# The directory of the hooks' sockets, and how long an agent's name may be in it: no directory may
+# turn out to be too long when an agent is added, and no agent is called by more than a dozen.
+HOOKS: Final = "hooks"
+AGENT_BYTES_MAX: Final = 12
+_LONGEST_SOCKET: Final = f"{HOOKS}/{'x' * AGENT_BYTES_MAX}.sock"
+
 # A burst of hooks at a session's start, twice the connections served at once; the kernel caps it
 # at somaxconn.
 BACKLOG: Final = 256
@@ -38,7 +44,7 @@ PROBE_S: Final = 1.0
 _NOBODY: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 # What shows that a directory is amend's own, together with names that begin with "amend.".
-_OWN_NAMES: Final = frozenset({LOCK, API_SOCKET, "hooks", "run"})
+_OWN_NAMES: Final = frozenset({LOCK, API_SOCKET, HOOKS, "run"})
 
 # git's own, and the Perl path it sets for its scripts.
 _FOREIGN_PREFIXES: Final = ("GIT_", "GITPERLLIB")
@@ -68,7 +74,7 @@ def runtime_dir(env: Mapping[str, str]) -> Path:
         if _fits(path):
             return path
         raise ConfigInvalid(
-            f"AMEND_RUNTIME_DIR is {path}: a socket in it would have a path of "
+            f"AMEND_RUNTIME_DIR is {path}: a hook's socket in it would have a path of "
             f"{_length(path)} bytes, at most {SOCKET_PATH_BYTES_MAX} work",
             hint=f"choose a shorter directory, for example {_short_dir()}",
         )
@@ -82,6 +88,13 @@ def runtime_dir(env: Mapping[str, str]) -> Path:
 
 def socket_path(env: Mapping[str, str]) -> Path:
     return runtime_dir(env) / API_SOCKET
+
+
+def hook_socket_path(runtime: Path, agent: str) -> Path:
+    """Raises `ValueError` for a name that is no agent's: empty, too long, or no word."""
+    if not agent.isidentifier() or len(os.fsencode(agent)) > AGENT_BYTES_MAX:
+        raise ValueError(f"{agent!r} is no agent's name")
+    return runtime / HOOKS / f"{agent}.sock"
 
 
 def _absolute(name: str, chosen: str) -> Path:
@@ -104,7 +117,8 @@ def _short_dir() -> Path:
 
 
 def _length(directory: Path) -> int:
-    return len(os.fsencode(directory / API_SOCKET))
+    """Of the longest path of a socket in it."""
+    return len(os.fsencode(directory / _LONGEST_SOCKET))
 
 
 def _fits(directory: Path) -> bool:
@@ -122,15 +136,18 @@ def _is_private(path: Path) -> bool:
     )
 
 
-def prepare_private_dir(path: Path) -> None:
-    """Make it, or check that it is yours alone. Raises `Refused`; never touches a parent's mode."""
+def prepare_private_dir(path: Path, *, is_amends: bool = False) -> None:
+    """Make it, or check that it is yours alone. Raises `Refused`; never touches a parent's mode.
+
+    `is_amends`: nobody has chosen it, so it is closed to others whatever is in it.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            _make_private(path, fd)
+            _make_private(path, fd, is_amends=is_amends)
         finally:
             os.close(fd)
     except OSError as error:
@@ -145,7 +162,7 @@ def prepare_private_dir(path: Path) -> None:
         ) from error
 
 
-def _make_private(path: Path, fd: int) -> None:
+def _make_private(path: Path, fd: int, *, is_amends: bool) -> None:
     found = os.fstat(fd)
     if found.st_uid != os.geteuid():
         raise Refused(
@@ -155,7 +172,7 @@ def _make_private(path: Path, fd: int) -> None:
     if not found.st_mode & 0o077:
         return
     # A directory that a person chose and keeps other things in has its mode for a reason.
-    names = os.listdir(fd)
+    names = [] if is_amends else os.listdir(fd)
     if names and not any(name in _OWN_NAMES or name.startswith("amend.") for name in names):
         raise Refused(
             f"{path} has mode {stat.S_IMODE(found.st_mode):04o}, must be closed to others",
@@ -277,9 +294,17 @@ class DaemonLock:
             raise Refused(f"{self.path} cannot be looked at: {error.strerror}") from error
 
     def claim_socket(self, path: Path) -> OwnedSocket:
-        """Bind `path`, removing what a dead daemon left. `Conflict`: somebody answers there."""
+        """Bind `path`, removing what a dead daemon left. `Conflict`: somebody answers there.
+
+        `path` is in the runtime directory or in a directory there, which is made.
+        """
+        self._prepare(path.parent)
         _clear(path)
         return OwnedSocket(path)
+
+    def _prepare(self, directory: Path) -> None:
+        if directory != self.path.parent:
+            prepare_private_dir(directory, is_amends=True)
 
     def reclaim(self, owned: OwnedSocket) -> socket.socket:
         """After `missing` or `replaced`: `owned` is bound again, under the rules of a start.
@@ -291,6 +316,7 @@ class DaemonLock:
         if not self._is_at_path(self._fd):
             before, self._fd = self._fd, self._take_at_path()
             os.close(before)
+        self._prepare(owned.path.parent)
         _clear(owned.path)
         return owned.rebind()
 

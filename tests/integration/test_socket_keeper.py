@@ -1,6 +1,7 @@
 """Whatever becomes of the runtime directory, the daemon goes on and can be reached again."""
 
 import errno
+import itertools
 import os
 import shutil
 import socket
@@ -12,43 +13,63 @@ from pathlib import Path
 import pytest
 
 from amend.daemon.logs import Log
-from amend.daemon.socket_keeper import SocketKeeper
+from amend.daemon.socket_keeper import KeptSocket, SocketKeeper
 from amend.edge import service
-from amend.edge.service import API_SOCKET, DaemonLock, OwnedSocket, prepare_private_dir
+from amend.edge.service import (
+    API_SOCKET,
+    DaemonLock,
+    OwnedSocket,
+    hook_socket_path,
+    prepare_private_dir,
+)
 from benchmarks.running import Daemon
 
 
 class Kept:
-    """A keeper with all that it holds, and what it told."""
+    """A keeper of an API's and a hook's socket with all that it holds, and what it told."""
 
     def __init__(self, runtime: Path, log_path: Path) -> None:
         self.runtime = runtime
         self.path = runtime / API_SOCKET
         prepare_private_dir(runtime)
         self.lock = DaemonLock(runtime)
-        self.owned = self.lock.claim_socket(self.path)
-        self.accepting = [self.owned.sock]
+        self.hook_path = hook_socket_path(runtime, "claude")
+        self.accepting: dict[Path, list[socket.socket]] = {}
         self.problems: list[str] = []
         self._log_path = log_path
         self._log_file = log_path.open("wb")
         log = Log(fd=self._log_file.fileno())
-        self.keeper = SocketKeeper(self.lock, self.owned, self._accept, self.problems, log)
+        self.sockets = [self._claimed(self.path), self._claimed(self.hook_path)]
+        self.keeper = SocketKeeper(self.lock, self.sockets, self.problems, log)
 
-    async def _accept(self, sock: socket.socket) -> None:
-        self.accepting.append(sock)
+    def _claimed(self, path: Path) -> KeptSocket:
+        owned = self.lock.claim_socket(path)
+        accepting = self.accepting[path] = [owned.sock]
+
+        async def accept(sock: socket.socket) -> None:
+            accepting.append(sock)
+
+        return KeptSocket(owned, accept)
 
     def logged(self) -> str:
         return self._log_path.read_text()
 
     def is_reached(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(self.path))
-        self.accepting[-1].accept()[0].close()
-        return self.path.lstat().st_mode & 0o777 == 0o600
+        for path, accepting in self.accepting.items():
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(path))
+            accepting[-1].accept()[0].close()
+        modes = {path.lstat().st_mode & 0o777 for path in self.accepting}
+        return modes == {0o600} and self.hook_path.parent.stat().st_mode & 0o777 == 0o700
+
+    def accepted_anew(self) -> list[int]:
+        """How often, on each socket."""
+        return [len(accepting) - 1 for accepting in self.accepting.values()]
 
     def close(self) -> None:
-        self.owned.close()
-        for sock in self.accepting:
+        for kept in self.sockets:
+            kept.owned.close()
+        for sock in itertools.chain(*self.accepting.values()):
             sock.close()
         self.lock.release()
         self._log_file.close()
@@ -64,7 +85,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
 async def test_nothing_happens_while_the_socket_is_where_it_was_bound(kept: Kept) -> None:
     assert await kept.keeper.check()
 
-    assert len(kept.accepting) == 1
+    assert kept.accepted_anew() == [0, 0]
     assert (kept.problems, kept.logged()) == ([], "")
 
 
@@ -77,7 +98,56 @@ async def test_a_removed_directory_is_made_again_closed_to_others_and_locked(kep
     assert kept.runtime.stat().st_mode & 0o777 == 0o700
     with pytest.raises(service.Conflict, match="another daemon is running"):
         DaemonLock(kept.runtime)
-    assert kept.logged().count("socket_rebound") == 1
+    assert kept.logged().count("socket_rebound") == 2
+
+
+async def test_only_the_socket_that_is_gone_is_made_anew(kept: Kept) -> None:
+    shutil.rmtree(kept.hook_path.parent)
+
+    assert await kept.keeper.check()
+
+    assert kept.is_reached()
+    assert kept.accepted_anew() == [0, 1]
+
+
+async def test_a_hooks_directory_that_was_opened_to_others_is_closed_again(kept: Kept) -> None:
+    kept.hook_path.unlink()
+    (kept.hook_path.parent / "codex.sock").touch()
+    kept.hook_path.parent.chmod(0o755)
+
+    assert await kept.keeper.check()
+
+    assert kept.is_reached()
+
+
+async def test_who_takes_a_hooks_socket_is_no_daemon_and_is_told_of(kept: Kept) -> None:
+    kept.hook_path.unlink()
+    theirs = OwnedSocket(kept.hook_path)
+
+    assert await kept.keeper.check()
+
+    assert len(kept.problems) == 1
+    assert str(kept.hook_path) in kept.problems[0]
+    assert kept.accepted_anew() == [0, 0]
+    theirs.close()
+    assert await kept.keeper.check()
+    assert kept.is_reached()
+    assert kept.problems == []
+
+
+async def test_two_sockets_with_two_problems_have_both_told(kept: Kept) -> None:
+    for path in (kept.path, kept.hook_path):
+        path.unlink()
+        path.write_text("mine")
+
+    assert await kept.keeper.check()
+    told = len(kept.problems)
+    kept.hook_path.unlink()
+    assert await kept.keeper.check()
+
+    assert told == 2
+    assert len(kept.problems) == 1
+    assert str(kept.path) in kept.problems[0]
 
 
 def _file(runtime: Path) -> None:
@@ -148,7 +218,7 @@ async def test_what_is_not_safe_in_its_place_is_left_and_told_once_until_it_is_g
     assert (first, second) == (True, True)
     assert kept.problems == told
     assert [str(kept.runtime) in problem for problem in told] == [True]
-    assert kept.logged().count("socket_unreachable") == kept.logged().count("\n") == 1
+    assert kept.logged().count("socket_unreachable") == 1
     assert _listing(kept.runtime.parent) == before
 
     _remove(kept.runtime)
@@ -158,8 +228,9 @@ async def test_what_is_not_safe_in_its_place_is_left_and_told_once_until_it_is_g
 
 
 def _listing(directory: Path) -> set[str]:
-    """All there is but the lock, which may be held again already."""
-    return {str(path.relative_to(directory)) for path in directory.rglob("*")} - {"amend/lock"}
+    """All there is but the lock, which may be held again already, and the hooks' sockets."""
+    ours = {"amend/lock", "amend/hooks", "amend/hooks/claude.sock"}
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")} - ours
 
 
 def _remove(path: Path) -> None:
@@ -258,7 +329,7 @@ async def test_a_socket_out_of_sight_is_told_until_it_is_seen_again(kept: Kept) 
     assert await kept.keeper.check()
 
     assert kept.problems == []
-    assert len(kept.accepting) == 1
+    assert kept.accepted_anew() == [0, 0]
     assert "socket_reachable" in kept.logged()
 
 

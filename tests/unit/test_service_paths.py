@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from amend.edge.service import (
+    AGENT_BYTES_MAX,
     SOCKET_PATH_BYTES_MAX,
     config_path,
+    hook_socket_path,
     prepare_private_dir,
     runtime_dir,
     scrub_environment,
@@ -116,9 +118,13 @@ def test_a_runtime_directory_of_another_user_is_not_used(tmp_path: Path) -> None
     assert runtime_dir(HOME | {"XDG_RUNTIME_DIR": str(run)}) == runtime_dir(HOME)
 
 
+LONGEST_AGENT = "a" * AGENT_BYTES_MAX
+
+
 def of_length(socket_bytes: int) -> str:
-    """A directory in which `api.sock` has a path of so many bytes."""
-    return "/" + "ä" * 20 + "x" * (socket_bytes - len("/") - 40 - len("/api.sock"))
+    """A directory in which the longest socket has a path of so many bytes."""
+    rest = len("/") + 40 + len(f"/hooks/{LONGEST_AGENT}.sock")
+    return "/" + "ä" * 20 + "x" * (socket_bytes - rest)
 
 
 def test_the_longest_path_that_works_is_used_and_one_byte_more_is_an_error() -> None:
@@ -126,6 +132,8 @@ def test_the_longest_path_that_works_is_used_and_one_byte_more_is_an_error() -> 
     too_long = of_length(SOCKET_PATH_BYTES_MAX + 1)
 
     assert runtime_dir({"AMEND_RUNTIME_DIR": fits}) == Path(fits)
+    longest = hook_socket_path(Path(fits), LONGEST_AGENT)
+    assert len(os.fsencode(longest)) == SOCKET_PATH_BYTES_MAX
     with pytest.raises(ConfigInvalid) as caught:
         runtime_dir({"AMEND_RUNTIME_DIR": too_long})
 
@@ -139,6 +147,16 @@ def test_a_default_that_is_too_long_has_a_short_stand_in() -> None:
 
     assert runtime_dir(env) == Path(f"/tmp/amend-{os.geteuid()}")
     assert socket_path(env) == Path(f"/tmp/amend-{os.geteuid()}/api.sock")
+
+
+def test_a_hooks_socket_is_called_by_its_agent() -> None:
+    assert hook_socket_path(Path("/r"), "claude") == Path("/r/hooks/claude.sock")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a\n", "x" * 13, "ä" * 7])
+def test_what_is_no_agents_name_has_no_socket(name: str) -> None:
+    with pytest.raises(ValueError, match="no agent's name"):
+        hook_socket_path(Path("/r"), name)
 
 
 def mode_of(path: Path) -> int:
@@ -173,6 +191,15 @@ def test_an_open_one_that_holds_other_things_keeps_its_mode(tmp_path: Path) -> N
         prepare_private_dir(path)
 
     assert mode_of(path) == 0o755
+
+
+def test_an_open_one_that_nobody_chose_is_closed_whatever_it_holds(tmp_path: Path) -> None:
+    path = private(tmp_path / "hooks", 0o755)
+    (path / "claude.sock").touch()
+
+    prepare_private_dir(path, is_amends=True)
+
+    assert mode_of(path) == 0o700
 
 
 def test_a_link_or_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
