@@ -128,7 +128,7 @@ def claude_transcript(
         is_last = all(not block.tool for block in blocks)
         for number, block in enumerate(blocks):
             call = f"toolu_{index:04}{number:018}"
-            content = {"type": "text", "text": block.text}
+            content: Json = {"type": "text", "text": block.text}
             if block.tool:
                 content = {"type": "tool_use", "id": call, "name": block.tool, "input": block.input}
             message = {
@@ -226,7 +226,9 @@ def codex_rollout(
     for index, (seconds, blocks) in enumerate(_messages(steps)):
         time, done = _time(began, seconds), _time(began, seconds + 0.1)
         for number, block in enumerate(blocks):
-            lines.extend(_codex_block(block, f"call_{index}_{number}", own, cwd, time, done))
+            lines.extend(
+                _codex_block(block, f"call_{index}_{number}", own, cwd=cwd, time=time, done=done)
+            )
             last = block.text or last
         usage = codex_usage(blocks[0].usage)
         spent = {**own, "response_id": f"resp_{index}", "usage": usage}
@@ -253,7 +255,7 @@ def codex_usage(usage: Json) -> Json:
 
 
 def _codex_block(
-    block: Step, call: str, own: Json, cwd: str, time: str, done: str
+    block: Step, call: str, own: Json, *, cwd: str, time: str, done: str
 ) -> Iterator[Json]:
     if block.text:
         item: Json = {"type": "AgentMessage", "content": [{"type": "Text", "text": block.text}]}

@@ -26,6 +26,9 @@ COMMAND_CHARS_MAX: Final = 32 << 10
 # Files of one command line; a loop over more is no reading.
 READS_MAX: Final = 256
 
+# Changes of directory in one line; who makes more goes through a list.
+_MOVES_MAX: Final = 100
+
 _SHELL_DEPTH_MAX: Final = 3  # `bash -c "bash -c …"`
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -94,6 +97,7 @@ class Line:
         self.shown_from: dict[str, None] = {}
         self._cwd: str | None = cwd
         self._before: str | None = None
+        self._moves = 0
         self._values: dict[str, tuple[Text, ...]] = {}
         self._depth = depth
 
@@ -245,7 +249,8 @@ class Line:
     def _change_directory(self, args: Args) -> None:
         target = next((arg for arg in args if arg is None or arg.text not in ("--", "-P")), None)
         before = self._cwd
-        if target is None or target.is_glob:
+        self._moves += 1
+        if target is None or target.is_glob or self._moves > _MOVES_MAX:
             self._cwd = None
         elif target.text == "-":
             self._cwd = self._before
