@@ -87,14 +87,21 @@ class TreeRecords:
         self, repository: bytes, tree: bytes, directory: str, rows: Iterable[tuple[str, str]]
     ) -> None:
         """Remember (name, description) pairs, "" for what was only seen. Inside a transaction."""
-        for name, description in rows:
-            place = (repository, tree, path_bytes(directory), path_bytes(name))
-            self._db.execute(
-                "INSERT OR REPLACE INTO tree_lines VALUES (?,?,?,?,?,?)",
-                (*place, path_bytes(description), time.time_ns()),
-            )
-            if not description:
-                continue
+        where = (repository, tree, path_bytes(directory))
+        self._db.executemany(
+            "INSERT OR REPLACE INTO tree_lines VALUES (?,?,?,?,?,?)",
+            (
+                (*where, path_bytes(name), path_bytes(description), time.time_ns())
+                for name, description in rows
+            ),
+        )
+        often = self._db.execute(
+            "SELECT name FROM tree_lines WHERE repository=? AND tree=? AND directory=?"
+            " AND description<>x'' GROUP BY name HAVING count(*)>?",
+            (*where, DERIVED_MAX),
+        ).fetchall()
+        for (name,) in often:
+            place = (*where, name)
             self._db.execute(
                 "DELETE FROM tree_lines WHERE repository=? AND tree=? AND directory=? AND name=?"
                 " AND description<>x'' AND description NOT IN ("
