@@ -22,6 +22,7 @@ from amend.core.notes import joined, merged
 from amend.daemon.notes import Notes
 from amend.daemon.tree_indexes import Indexes
 from amend.daemon.tree_reading import (
+    DEPTH_MAX,
     FILE_BYTES_MAX,
     ReadDirectory,
     ReadFile,
@@ -144,10 +145,13 @@ class MemoryTree:
 
     def touched(self, directory: str) -> None:
         """The watch saw something in that directory."""
-        if self._dirty is not None:
-            self._dirty.add(directory)
+        self._look_again_at(directory)
         self._indexes.noticed(directory)
         self._ask()
+
+    def _look_again_at(self, *directories: str) -> None:
+        if self._dirty is not None:
+            self._dirty.update(directories)
 
     def touched_everywhere(self) -> None:
         """Trust nothing that was read before."""
@@ -269,8 +273,16 @@ class MemoryTree:
         async with self._lock:
             if self._watch is None:
                 self._dirty = None
-            await self._learn()
-            return await self._indexes.write(self._read, self._counts, patiently=True)
+            written: list[str] = []
+            for _ in range(DEPTH_MAX):
+                await self._learn()
+                some = await self._indexes.write(self._read, self._counts, patiently=True)
+                if not some:
+                    break
+                written += some
+                # Without a line above it a comment may say what its directory is for.
+                self._look_again_at(*map(self._directory_of, some))
+        return tuple(dict.fromkeys(written))
 
     async def save(
         self, category: str, topic: str, entry: Noted, replaces: Sequence[str] = ()
@@ -335,6 +347,10 @@ class MemoryTree:
             if read.index is not None and read.index.problem:
                 found.append(f"{self._root_relative(join(path, INDEX_NAME))}: {read.index.problem}")
         return list(dict.fromkeys(problem for problem in found if problem))
+
+    def _directory_of(self, root_relative: str) -> str:
+        """Below the tree."""
+        return root_relative.removeprefix(path_text(self.path) + "/").rpartition("/")[0]
 
     def _root_relative(self, path: str) -> str:
         return path_text(below(self.path, path))

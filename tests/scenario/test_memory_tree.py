@@ -306,3 +306,16 @@ def test_amend_knows_its_words_again_in_a_directory_that_was_renamed(story: Stor
         "file: auth.aicontext | OAuth",
         "file: db.aicontext | PostgreSQL",
     ]
+
+
+def test_one_sync_is_enough_where_a_removed_line_uncovers_a_purpose(story: Story) -> None:
+    story.note("a/auth.aicontext", "JWT")
+    story.settle()
+    (story.tree / "a/index.aicontext").write_text("file: auth.aicontext | x\n# a/ - what for\n")
+    story.settle()
+
+    (story.tree / "a/auth.aicontext").rename(story.tree / "auth.aicontext")
+    story.amend.sync()
+
+    assert story.listed()[0] == "dir: a/ | what for"
+    assert story.amend.sync() == []
