@@ -41,10 +41,21 @@ from benchmarks.measure import (
     wake_ups,
 )
 from benchmarks.running import Daemon, git
-from benchmarks.trees import fill, make_topics, make_tree
-
-TREE: Final = "memory"
-INDEX: Final = "index.aicontext"
+from benchmarks.trees import (
+    INDEX,
+    NOTES,
+    NoteTree,
+    fill,
+    indexed,
+    indexes,
+    make_notes,
+    make_topics,
+    make_tree,
+    note_text,
+    note_title,
+    out_of_step,
+    stamps,
+)
 
 # One lookup each millisecond, as in the other benchmarks: a client that never pauses would measure
 # the scheduler of two cores.
@@ -74,6 +85,7 @@ class Sizes:
     switches: int = 6
     starts: int = 5
     idle_asking_s: float = 2.0
+    after_switch_s: float = 1.0
     idle_s: float = 5.0
     still_s: float = STILL_S
     quiet_wait_s: float = 3.0
@@ -115,105 +127,11 @@ TINY: Final = Sizes(
     switches=1,
     starts=1,
     idle_asking_s=0.05,
+    after_switch_s=0.05,
     idle_s=0.1,
     still_s=0.1,
     quiet_wait_s=0.0,
 )
-
-_SOME_WORDS: Final = """
-token session cookie retry queue index cache shard lease clock page order price stock refund
-webhook schema column migration replica region bucket batch cursor limit
-"""
-_WORDS: Final = _SOME_WORDS.split()
-
-
-# -- the tree ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NoteTree:
-    root: Path
-    directories: list[str]  # root-relative, `memory` itself not among them
-    notes: list[str]  # root-relative
-    sources: list[str]
-
-    @property
-    def indexes(self) -> list[str]:
-        return [f"{directory}/{INDEX}" for directory in (TREE, *self.directories)]
-
-
-def make_notes(root: Path, sizes: Sizes) -> NoteTree:
-    """A repository of one commit with notes and no index: each second one names a source."""
-    source_tree = make_tree(root, sizes.sources)
-    directories = []
-    for area in range(sizes.areas):
-        directories.append(f"{TREE}/area-{area:02}")
-        directories += [f"{TREE}/area-{area:02}/topic-{n:02}" for n in range(sizes.topics)]
-    notes = [f"{each}/note-{n:02}.aicontext" for each in directories for n in range(sizes.notes)]
-    tree = NoteTree(root, directories, notes, source_tree.files)
-    for directory in directories:
-        (root / directory).mkdir(parents=True, exist_ok=True)
-    for number, name in enumerate(notes):
-        (root / name).write_text(note_text(tree, number))
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "notes")
-    return tree
-
-
-def note_text(tree: NoteTree, number: int, turn: int = 0) -> str:
-    """About 300 bytes; the title and a bullet differ from turn to turn."""
-    rng = random.Random(number)
-    words = [rng.choice(_WORDS) for _ in range(24)]
-    source = f"`{rng.choice(tree.sources)}`" if number % 2 else "the old service"
-    return (
-        f"2026-01-{1 + number % 28:02}: {title(number, turn)}\n"
-        f"  - {' '.join(words[:9])}, as {source} has it\n"
-        f"  - {' '.join(words[9:16])} since turn {turn}\n"
-        f"  - {' '.join(words[16:])}\n"
-    )
-
-
-def title(number: int, turn: int = 0) -> str:
-    rng = random.Random(-number - 1)
-    return f"{rng.choice(_WORDS)} {rng.choice(_WORDS)} {number:05} of turn {turn}"
-
-
-def listing(tree: NoteTree) -> dict[str, set[str]]:
-    """What each index has to list, going by nothing but the disk."""
-    wanted = {}
-    for directory in (TREE, *tree.directories):
-        names = os.listdir(tree.root / directory)
-        wanted[directory] = {name for name in names if name != INDEX and not name.startswith(".")}
-    return wanted
-
-
-def indexed(tree: NoteTree, directory: str) -> dict[str, str]:
-    """What the index of the directory lists, with the descriptions."""
-    try:
-        lines = (tree.root / directory / INDEX).read_text().splitlines()
-    except FileNotFoundError:
-        return {}
-    found = {}
-    for line in lines:
-        kind, colon, rest = line.partition(": ")
-        if colon and kind in ("dir", "file"):
-            name, _, description = rest.partition(" | ")
-            found[name.strip().rstrip("/")] = description.strip()
-    return found
-
-
-def out_of_step(tree: NoteTree) -> list[str]:
-    """Directories whose index lists something else than what is there."""
-    return [path for path, names in listing(tree).items() if set(indexed(tree, path)) != names]
-
-
-def stamps(tree: NoteTree) -> dict[str, tuple[int, int]]:
-    """Which file each index is and when it was last changed."""
-    found = {}
-    for name in tree.indexes:
-        stat = (tree.root / name).stat()
-        found[name] = stat.st_ino, stat.st_ctime_ns
-    return found
 
 
 def wait_in_step(daemon: Daemon, root: Path) -> list[str]:
@@ -256,7 +174,9 @@ def bench(base: Path, sizes: Sizes) -> Iterator[Bench]:
     """A daemon that tends a small cache, and a tree that it has not heard of."""
     asked = make_tree(base / "asked", 100)
     topics = make_topics(asked.files, sizes.entries)
-    tree = make_notes(base / "tree", sizes)
+    tree = make_notes(
+        base / "tree", sizes.areas, sizes.topics, each=sizes.notes, sources=sizes.sources
+    )
     with Daemon(base / "daemon") as daemon:
         fill(daemon, asked.root, topics)
         messages = itertools.cycle([lookup(asked.root, key) for key in topics])
@@ -284,7 +204,7 @@ def measure_first_sync(bench: Bench) -> list[Row]:
     tree, daemon = bench.tree, bench.daemon
     idle_us = bench.asked_idle()
     before_kib, watches = resident_kib(daemon.pid), daemon.metrics()["amend_watches"]
-    pending = [tree.root / name for name in tree.indexes]
+    pending = [tree.root / name for name in indexes(tree)]
     cpu_before_ms = cpu_ms(daemon.pid)
     until_s = time.monotonic() + WAIT_S_MAX
     started_ns, wall_ns, answered_ns = time.perf_counter_ns(), time.time_ns(), 0
@@ -366,7 +286,7 @@ def measure_title(bench: Bench) -> list[Row]:
         at = rng.randrange(len(tree.notes))
         turn = 100 + number
         directory, _, name = tree.notes[at].rpartition("/")
-        wanted = title(at, turn)
+        wanted = note_title(at, turn)
         text = note_text(tree, at, turn)
         found.append(_until_line_ms(bench, directory, name, text, lambda said, w=wanted: said == w))
     return _latency_rows("a title edited → its index line", found)
@@ -404,12 +324,12 @@ def measure_switch(bench: Bench) -> list[Row]:
     git(tree.root, "switch", "-q", "-c", "other")
     for number in changed:
         (tree.root / tree.notes[number]).write_text(note_text(tree, number, turn=1))
-    _commit(tree, "notes alone", TREE, f":!*{INDEX}")
+    _commit(tree, "notes alone", NOTES, f":!*{INDEX}")
     git(tree.root, "branch", "unkept")
     wait_in_step(daemon, tree.root)
     _commit(tree, "and their indexes")
     branches = itertools.cycle(("main", "other"))
-    learnt_ms, modified, idle_us, during_us = [], 0, [], []
+    learnt_ms, modified, idle_us, during_us = [], 0, list[float](), list[float]()
     for _ in range(sizes.switches):
         daemon.sync()
         idle_us += bench.asked_idle()
@@ -421,9 +341,14 @@ def measure_switch(bench: Bench) -> list[Row]:
             if not ended_ns and os.waitpid(pid, os.WNOHANG)[0] == pid:
                 ended_ns = time.perf_counter_ns()
             # What the settle time lets wait comes after git's end.
-            return not ended_ns or time.perf_counter_ns() < ended_ns + 1_000_000_000
+            return not ended_ns or time.perf_counter_ns() < ended_ns + sizes.after_switch_s * 1e9
 
         during_us += bench.asked_while(going)
+        modified += len(wait_in_step(daemon, tree.root)) + len(_modified(tree))
+    for _ in range(sizes.switches):
+        daemon.sync()
+        wait_for_quiet(sizes.quiet_wait_s)
+        os.waitpid(_switch(tree.root, next(branches)), 0)
         started_ns = time.perf_counter_ns()
         written = wait_in_step(daemon, tree.root)
         learnt_ms.append((time.perf_counter_ns() - started_ns) / 1e6)
@@ -434,7 +359,13 @@ def measure_switch(bench: Bench) -> list[Row]:
             float(modified),
             "",
             value_max=0.0,
-            note=f"in {sizes.switches} switches",
+            note=f"in {2 * sizes.switches} switches",
+        ),
+        Row(
+            "  asked at git's end: until every note is learnt, median",
+            percentile(learnt_ms, 0.5),
+            "ms",
+            note=f"slowest {max(learnt_ms):.0f} ms",
         ),
         *_asked_rows("  ", idle_us, during_us),
     ]
@@ -456,7 +387,7 @@ def _to_unkept(bench: Bench, stale_indexes: set[str]) -> list[Row]:
         took_ms.append((last_ns - ended_ns) / 1e6)
         if _modified(tree) != stale_indexes:
             raise RuntimeError("an index was written that was right")
-        git(tree.root, "checkout", "-q", "--", TREE)
+        git(tree.root, "checkout", "-q", "--", NOTES)
         git(tree.root, "switch", "-q", "main")
         wait_in_step(daemon, tree.root)
     return [
@@ -523,8 +454,7 @@ def measure_restart(bench: Bench) -> list[Row]:
             "  … a note",
             (percentile(resident, 0.5) - bare_kib) / sizes.all_notes,
             "KiB",
-            value_max=1.5,
-            note="DESIGN section 11: 1.5 KiB an entry",
+            note="an entry may cost 1.5 (DESIGN section 11); the rest is the tree and its watches",
         ),
     ]
 
@@ -550,7 +480,6 @@ def measure_idle(bench: Bench) -> list[Row]:
     daemon, sizes = bench.daemon, bench.sizes
     wait_in_step(daemon, bench.tree.root)
     daemon.sync()
-    daemon._hang_up()
     _until_still(daemon.pid, sizes.still_s)
     woken, cpu_us = wake_ups(daemon.pid), on_cpu_us(daemon.pid)
     time.sleep(sizes.idle_s)

@@ -1,10 +1,11 @@
-"""What is benchmarked on: made-up repositories, and caches that cite their files.
+"""What is benchmarked on: made-up repositories, caches that cite their files, and memory trees.
 
 Everything is drawn from a seeded generator, so two runs measure the same thing. A cache is brought
 in as a user's is: the file is written beside the sources, and the daemon notices.
 """
 
 import json
+import os
 import random
 import subprocess
 from collections.abc import Sequence
@@ -26,6 +27,15 @@ FILE_BYTES: Final = 2048
 FILES_A_DIRECTORY: Final = 50
 
 SOURCES_EACH: Final = 8
+
+NOTES: Final = "memory"
+INDEX: Final = "index.aicontext"
+
+_TEXT: Final = """
+token session cookie retry queue index cache shard lease clock page order price stock refund
+webhook schema column migration replica region bucket batch cursor limit
+"""
+_WORDS: Final = _TEXT.split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +118,95 @@ def _fresh(daemon: Daemon, root: Path) -> int:
         return 0
     repos = json.loads(status)["repos"]
     return sum(repo["entries"]["fresh"] for repo in repos if repo["root"] == str(root))
+
+
+# -- memory trees --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NoteTree:
+    root: Path
+    directories: list[str]  # root-relative, `memory` itself not among them
+    notes: list[str]  # root-relative
+    sources: list[str]
+
+
+def make_notes(root: Path, areas: int, topics: int, *, each: int, sources: int) -> NoteTree:
+    """A repository of one commit with notes and no index: each second one names a source.
+
+    `areas` directories of `topics` directories; `each`: notes in every one of both.
+    """
+    named = make_tree(root, sources).files
+    directories = []
+    for area in range(areas):
+        directories.append(f"{NOTES}/area-{area:02}")
+        directories += [f"{NOTES}/area-{area:02}/topic-{n:02}" for n in range(topics)]
+    notes = [f"{path}/note-{n:02}.aicontext" for path in directories for n in range(each)]
+    tree = NoteTree(root, directories, notes, named)
+    for directory in directories:
+        (root / directory).mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(notes):
+        (root / name).write_text(note_text(tree, number))
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "notes")
+    return tree
+
+
+def note_text(tree: NoteTree, number: int, turn: int = 0) -> str:
+    """About 300 bytes; the title and a bullet differ from turn to turn."""
+    rng = random.Random(number)
+    words = rng.choices(_WORDS, k=24)
+    source = f"`{rng.choice(tree.sources)}`" if number % 2 else "the old service"
+    return (
+        f"2026-01-{1 + number % 28:02}: {note_title(number, turn)}\n"
+        f"  - {' '.join(words[:9])}, as {source} has it\n"
+        f"  - {' '.join(words[9:16])} since turn {turn}\n"
+        f"  - {' '.join(words[16:])}\n"
+    )
+
+
+def note_title(number: int, turn: int = 0) -> str:
+    return f"{' '.join(random.Random(-number - 1).choices(_WORDS, k=2))} {number:05} turn {turn}"
+
+
+def indexes(tree: NoteTree) -> list[str]:
+    """Root-relative, the root's first."""
+    return [f"{directory}/{INDEX}" for directory in (NOTES, *tree.directories)]
+
+
+def listing(tree: NoteTree) -> dict[str, set[str]]:
+    """What each index has to list, going by nothing but the disk."""
+    wanted = {}
+    for directory in (NOTES, *tree.directories):
+        names = os.listdir(tree.root / directory)
+        wanted[directory] = {name for name in names if name != INDEX and not name.startswith(".")}
+    return wanted
+
+
+def indexed(tree: NoteTree, directory: str) -> dict[str, str]:
+    """What the index of the directory lists, with the descriptions."""
+    try:
+        lines = (tree.root / directory / INDEX).read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for line in lines:
+        kind, colon, rest = line.partition(": ")
+        if colon and kind in ("dir", "file"):
+            name, _, description = rest.partition(" | ")
+            found[name.strip().rstrip("/")] = description.strip()
+    return found
+
+
+def out_of_step(tree: NoteTree) -> list[str]:
+    """Directories whose index lists something else than what is there."""
+    return [path for path, names in listing(tree).items() if set(indexed(tree, path)) != names]
+
+
+def stamps(tree: NoteTree) -> dict[str, tuple[int, int]]:
+    """Which file each index is and when it was last changed."""
+    found = {}
+    for name in indexes(tree):
+        stat = (tree.root / name).stat()
+        found[name] = stat.st_ino, stat.st_ctime_ns
+    return found
