@@ -10,6 +10,7 @@ name needs quoting.
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -41,6 +42,8 @@ _CUT_S: Final = 5.0
 
 # A prompt with a file in it; more than the 64 KiB that a pipe holds.
 _QUESTION: Final = json.dumps({"hook_event_name": "Canary", "prompt": "x" * 100_000}).encode()
+
+_LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 
 _PROGRAMS: Final = {Client.NC: "nc", Client.CURL: "curl", Client.PYTHON: "python3"}
 
@@ -184,7 +187,8 @@ def _heard(connection: socket.socket) -> bytes:
     while piece := connection.recv(1 << 16):
         data += piece
         head, end, body = data.partition(b"\r\n\r\n")
-        if end and len(body) >= len(_QUESTION) and head.startswith(b"POST "):
+        length = _LENGTH.search(head) if end and head.startswith(b"POST ") else None
+        if length is not None and len(body) >= int(length[1]):
             return body
     return data
 
