@@ -104,7 +104,7 @@ class LineFile:
         due_s = await asyncio.shield(stepping)  # whoever is cancelled, the worker goes on
         if is_other:
             self.request()
-        elif due_s is not None and self._timer is None:
+        elif due_s is not None and (self._timer is None or self._timer.when() > due_s):
             self._schedule(max(0.0, due_s - self._loop.time()))
 
     def _is_back(self, _: "asyncio.Future[float | None]") -> None:

@@ -180,6 +180,7 @@ class Indexes:
             if file.shared.writes > writes:
                 written.append(path_text(file.path))
         unwritten = {path.rpartition("/")[0] for path, f in self._files.items() if not f.is_written}
+        unwritten |= self.behind
         self._origins = {key: o for key, o in self._origins.items() if key[0] in unwritten}
         for path, file in list(self._files.items()):
             if file.is_idle and file.is_written:

@@ -204,9 +204,12 @@ def _levels(old: str, new: str) -> Iterable[tuple[str, str]]:
 @dataclass
 class Oracle:
     """What is known from before: `settled` is the tree when amend last looked, None if that says
-    nothing; `seen` what ever was in a directory then, `maybe_seen` what perhaps was."""
+    nothing; `seen` what ever was in a directory then, `maybe_seen` what perhaps was; `adopted` the
+    words of amend's that it may take for a person's by now, of directories that came from nobody
+    knows where."""
 
     settled: Snapshot | None = None
+    adopted: set[str] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
     maybe_seen: set[tuple[str, str]] = field(default_factory=set)
 
@@ -266,6 +269,7 @@ class Oracle:
         where = f"{directory or '(root)'}: "
         wanted = here | (stays - doubtful)
         assert there == wanted, where + f"lists {there!r}, not {wanted!r}"
+        self._adopt(directory, left, now, moves)
         renamed = self._renamed_here(directory, left, moves)
         self._check_texts(directory, left, now, moves, was_away=was_away)
         self._check_kept(where, before, after, renamed)
@@ -279,8 +283,17 @@ class Oracle:
                 if _is_ours(line) and listed_by(line) in here
             )
             same = now.files[join(directory, INDEX)] == left.files[join(directory, INDEX)]
-            is_clear = not doubtful and directory not in moves.doubtful
+            is_clear = not doubtful and not any(line.text in self.adopted for line in before)
             assert same or not in_step or not is_clear, where + "written without need"
+
+    def _adopt(self, directory: str, left: Snapshot, now: Snapshot, moves: Moves) -> None:
+        if directory not in moves.doubtful:
+            return
+        here = left.children(directory)
+        for line in left.listing(directory):
+            listed = listed_by(line)
+            if _is_ours(line) and listed in here and line.text != now.derived(directory, listed):
+                self.adopted.add(line.text)
 
     def _renamed_here(self, directory: str, left: Snapshot, moves: Moves) -> dict[Listed, Listed]:
         """Old → new, for what has a line under its old name in this very index."""
@@ -308,14 +321,13 @@ class Oracle:
             where = f"{join(directory, line.name)}: described as {line.text!r}, "
             derived = now.derived(directory, listed)
             if listed in before:
-                # Of a directory that came from nobody knows where, amend cannot tell its own words.
-                if _is_ours(line) and directory not in moves.doubtful:
+                if _is_ours(line) and line.text not in self.adopted:
                     assert line.text == derived, where + f"should be {derived!r}"
                 continue
             wanted = self._wanted(directory, listed, left, moves, was_away=was_away)
             if wanted is not None:
                 assert line.text in wanted, where + f"should be one of {wanted!r}"
-            elif line.text != derived:
+            elif line.text != derived and line.text not in self.adopted:
                 assert self._may_be_taken(line, left, now, directory, moves), where + "from where?"
 
     def _wanted(

@@ -149,6 +149,17 @@ class InProcess:
     def sync(self) -> list[str]:
         return list(self._loop.run_until_complete(self._tree.sync()))
 
+    def learn_and_be_interrupted(self) -> None:
+        """Before anything is written, as when git begins something."""
+
+        async def learn() -> None:
+            self._tree.touched_everywhere()
+            await self._tree.refresh()
+            indexes, read, counts = self._tree._indexes, self._tree._read, self._tree._counts
+            await indexes.write(read, counts, patiently=False, goes_on=lambda: False)
+
+        self._loop.run_until_complete(learn())
+
     def problems(self) -> list[str]:
         return self._tree.problems()
 

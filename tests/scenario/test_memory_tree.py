@@ -319,3 +319,18 @@ def test_one_sync_is_enough_where_a_removed_line_uncovers_a_purpose(story: Story
 
     assert story.listed()[0] == "dir: a/ | what for"
     assert story.amend.sync() == []
+
+
+def test_descriptions_wait_with_the_indexes_that_git_came_before(story: Story) -> None:
+    story.note("a/auth.aicontext", "JWT")
+    story.note("b/db.aicontext", "PostgreSQL")
+    story.settle()
+    story.describe("a/index.aicontext", "JWT", "by hand")
+    story.settle()
+
+    (story.tree / "a/auth.aicontext").rename(story.tree / "b/auth.aicontext")
+    story.amend.learn_and_be_interrupted()
+    (story.tree / "a/index.aicontext").write_text("# a/ - as git has it now\n")
+    story.amend.sync()
+
+    assert "file: auth.aicontext | by hand" in story.listed("b/index.aicontext")
