@@ -18,7 +18,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import answering, costs, seed
+from benchmarks import answering, costs, hooks, seed
 from benchmarks.measure import Row, as_json, machine, table
 from benchmarks.running import ROOT
 from benchmarks.sizes import FULL, QUICK, Sizes
@@ -34,6 +34,7 @@ GROUPS: Final[dict[str, Group]] = {
     "tree": costs.measure_tree,
     "save": costs.measure_save,
     "idle": costs.measure_idle,
+    "hooks": hooks.measure_hooks,
 }
 
 SEED: Final = "seed"
