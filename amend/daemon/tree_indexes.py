@@ -10,6 +10,7 @@ amend derived is remembered before it is written.
 import asyncio
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 
@@ -22,9 +23,10 @@ from amend.core.index_sync import (
     pair_moves,
     plan,
 )
-from amend.core.model import path_text
+from amend.core.model import path_bytes, path_text
 from amend.daemon.line_file import LineFile
 from amend.daemon.tree_reading import ReadDirectory, ReadFile, below, children, join
+from amend.edge.files.retained import held_in, tag_of, target_beside
 from amend.edge.store import Store
 from amend.errors import AmendError, DocumentInvalid
 from amend.formats.aicontext import apply, new_index, parse_index
@@ -58,6 +60,7 @@ class Indexes:
         self._counts: Set[str] = frozenset()
         self._origins: dict[tuple[str, LineKind, str], Origin] = {}
         self._files: dict[str, LineFile] = {}  # by path below the tree
+        self._is_first = True
 
     def noticed(self, directory: str) -> None:
         """Something in the directory was touched."""
@@ -160,6 +163,9 @@ class Indexes:
         cannot be written is among the problems, and tried again.
         """
         self._read, self._counts = read, counts
+        if self._is_first:
+            self._is_first = False
+            await self._take_up_leftovers()
         asked: list[tuple[LineFile, int]] = []
         gaining = self.behind & {directory for directory, _, _ in self._origins}
         # What came is described before the line that it was described by goes.
@@ -205,6 +211,33 @@ class Indexes:
         writes = file.shared.writes
         await file.request_away(present, new)
         return [(file, writes)]
+
+    async def _take_up_leftovers(self) -> None:
+        """What an amend that was killed, or stopped, had displaced may be somebody's last words."""
+        for path in await asyncio.to_thread(self._left_behind, self._read):
+            directory, _, name = path.rpartition("/")
+            file = self._files.get(path)
+            if file is None and name == INDEX_NAME:
+                file = self._index_file(directory)
+            elif file is None:
+                file = self._files[path] = self._line_file(path, lambda _: None, quiet_s=0.0)
+            file.noticed()
+
+    def _left_behind(self, read: Mapping[str, ReadDirectory]) -> list[str]:
+        """The files of the tree of which there are displaced versions."""
+        held: set[bytes] = set()
+        if self._retain_dir is not None:
+            for part in _names_in(self._retain_dir):
+                held |= held_in(self._retain_dir + b"/" + part)
+        found: list[str] = []
+        for path, each in read.items():
+            where = self._root + b"/" + below(self._path, path)
+            beside = {path_text(target_beside(name)) for name in _names_in(where)} - {""}
+            for name in (INDEX_NAME, *each.notes):
+                target = where + b"/" + path_bytes(name)
+                if name in beside or (held and tag_of(target) in held):
+                    found.append(join(path, name))
+        return found
 
     def _index_file(self, directory: str) -> LineFile:
         path = join(directory, INDEX_NAME)
@@ -271,6 +304,13 @@ class Indexes:
             with self._store.transaction(durable=False):
                 self._store.trees.add_lines(self._repository, self._path, directory, news)
         return wanted
+
+
+def _names_in(directory: bytes) -> list[bytes]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []  # gone, or not to be read, which is told elsewhere
 
 
 def _part_of(retain_dir: bytes | None, target: bytes) -> bytes | None:

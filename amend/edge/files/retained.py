@@ -48,7 +48,7 @@ class Retain:
     def __init__(self, directory: bytes | None, target: bytes) -> None:
         self.live: set[bytes] = set()  # names of displaced files that this process watches
         self._directory = directory
-        self._tag = hashlib.sha1(target, usedforsecurity=False).hexdigest()[:16].encode()
+        self._tag = tag_of(target)
 
     @contextmanager
     def opened(self) -> Iterator[int | None]:
@@ -229,6 +229,25 @@ class HeldFile:
             os.close(self._dir_fd)
             self._fd = self._dir_fd = -1
             self._retain.live.discard(self._name)
+
+
+def tag_of(target: bytes) -> bytes:
+    """What the names of its displaced files begin with."""
+    return hashlib.sha1(target, usedforsecurity=False).hexdigest()[:16].encode()
+
+
+def held_in(directory: bytes) -> set[bytes]:
+    """The tags of targets of which a displaced file there is watched, or was left by a kill."""
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+    return {name.partition(_MARK)[0] for name in names if name.endswith(b".held")}
+
+
+def target_beside(name: bytes) -> bytes:
+    """The name of the file beside which one of amend's own stands, b"" where it has none."""
+    return name[1:].partition(_MARK)[0] if name.startswith(b".") and _MARK in name[1:] else b""
 
 
 def digest(content: bytes) -> bytes:
