@@ -66,8 +66,8 @@ ENTRY_WORDS_MAX: Final = 192
 # Entries that are looked at closely, and occurrences of words that are read to find them, each some
 # 10 us and 0.2 us: about 1 ms, of the 5 that an answer may take. The weightiest word is read whole
 # unless it is in so many entries that it says nothing.
-CANDIDATES_MAX: Final = 32
-READ_MAX: Final = 4_000
+CANDIDATES_MAX: Final = 24
+READ_MAX: Final = 3_000
 READ_ALONE_MAX: Final = 20_000
 
 # Of a list of words in a reason: a line of a terminal.
@@ -380,13 +380,14 @@ def _reasons(fields: Mapping[int, int], asked: _Asked) -> Iterator[str]:
     """Where the question's words are, each with its share of the question."""
     said: dict[int | None, list[str]] = {}
     for each in asked.wanted:
-        share = f"{each.word.shown} {each.weight / asked.total:.2f}"
-        said.setdefault(fields.get(each.id), []).append(share)
+        words = said.setdefault(fields.get(each.id), [])
+        if len(words) < SHOWN_MAX:
+            words.append(f"{each.word.shown} {each.weight / asked.total:.2f}")
     for field, name in enumerate(_FIELDS):
         if field in said:
-            yield f"its {name}: {', '.join(said[field][:SHOWN_MAX])}"
+            yield f"its {name}: {', '.join(said[field])}"
     if None in said:
-        yield f"it lacks: {', '.join(said[None][:SHOWN_MAX])}"
+        yield f"it lacks: {', '.join(said[None])}"
 
 
 # -- paths ---------------------------------------------------------------------------------------

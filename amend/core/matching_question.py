@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from amend.core.matching_words import TEXT_CHARS_MAX, TOKEN, Stems, Word, joined, words
+from amend.core.matching_words import TEXT_CHARS_MAX, Stems, Word, joined, words
 
 # Prompts of three paragraphs have 40 to 60 words that say something.
 WORDS_MAX: Final = 80
@@ -60,8 +60,10 @@ _EXCLUDED_WORDS_MAX: Final = 6
 
 _NOT: Final = re.compile(r"\b(?:cannot|can['\u2019]t|won['\u2019]t)\b|n['\u2019]t\b", re.IGNORECASE)
 _APOSTROPHE: Final = re.compile(r"['\u2019](?=\w)")
-_CLAUSE: Final = re.compile(r"[,;:()\n]+|[.!?]+(?=\s|$)|\s[-\u2013\u2014*\u2022]\s|\bbut\b")
-_SENTENCE: Final = re.compile(r"\n+|[.!?;:]+(?=\s|$)")
+# Words, and what ends a sentence or a part of one.
+_PIECE: Final = re.compile(r"[^\W_]+|[\n,()]|[.!?;:](?=\s|$)|[-\u2013\u2014*\u2022](?=\s)")
+_ENDS_SENTENCE: Final = frozenset("\n.!?;:")
+_ENDS_CLAUSE: Final = frozenset((*"\n.!?;:,()-*\u2013\u2014\u2022", "but"))
 
 # What agents say around what they ask for, where its words could be somebody's subject as well.
 _META: Final = re.compile(
@@ -115,31 +117,45 @@ def read(text: str, stems: Stems) -> Question:
     paths = tuple(_paths(text))
     plain = _APOSTROPHE.sub("", _NOT.sub(" not ", text))
     plain = _META.sub(" ", joined(plain))
+    pieces = _PIECE.findall(plain)
     excluded: dict[str, None] = {}
     is_edit = False
-    for clause in _CLAUSE.split(plain):
-        tokens = TOKEN.findall(clause)
-        excluded.update(dict.fromkeys(_excluded(tokens, stems)))
-        is_edit = is_edit or _wants_change(tokens)
+    for clause in _split(pieces, _ENDS_CLAUSE):
+        excluded.update(dict.fromkeys(_excluded(clause, stems)))
+        is_edit = is_edit or _wants_change(clause)
     head: dict[str, Word] = {}
     tail: dict[str, Word] = {}
     is_first = True
-    for sentence in _SENTENCE.split(plain):
+    for sentence in _split(pieces, _ENDS_SENTENCE):
         into = head if is_first else tail
-        for token in TOKEN.findall(sentence):
-            for word in stems.of(token):
+        for token in sentence:
+            for word in stems.of(token) if token not in _ENDS_CLAUSE else ():
                 if not (word.stem in head or word.stem in tail or word.stem in excluded):
                     into[word.stem] = word
         is_first = is_first and not any(word.weight == 1 for word in head.values())
         if len(head) + len(tail) >= WORDS_MAX:
             break
-    words = tuple(head.values())[:WORDS_MAX]
-    rest = tuple(tail.values())[: WORDS_MAX - len(words)]
-    return Question(words, rest, paths, tuple(excluded), is_edit)
+    first = tuple(head.values())[:WORDS_MAX]
+    rest = tuple(tail.values())[: WORDS_MAX - len(first)]
+    return Question(first, rest, paths, tuple(excluded), is_edit)
+
+
+def _split(pieces: Sequence[str], ends: frozenset[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    for piece in pieces:
+        if piece not in ends:
+            part.append(piece)
+        elif part:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def _paths(text: str) -> Iterator[Path]:
     for found in _CHUNK.findall(text):
+        if not ("/" in found or "." in found[:-1] or "\\" in found):
+            continue
         chunk = _LINE.sub("", found.replace("\\", "/").strip("(){}*.:!?"))
         parts = tuple(part for part in chunk.split("/") if part not in ("", ".", "..", "~"))
         if "://" in chunk or not parts:

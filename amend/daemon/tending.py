@@ -313,7 +313,7 @@ class Tending:
             quiet_s=options.quiet_s,
             is_busy=lambda: places is not None and is_locked(places),
         )
-        return Worktree(root, places, memory, cache_file, self.watch)
+        return Worktree(root, places, memory, cache_file, self.watch, store=self.store)
 
     def remove(self, repo_id: str) -> None:
         worktree = self.worktrees.pop(repo_id, None)

@@ -20,6 +20,7 @@ from amend.core.model import (
 from amend.daemon.asking import Asking, Whereabouts
 from amend.daemon.cache_file import CacheFile
 from amend.daemon.contracts import Contracts
+from amend.daemon.finding import Finder
 from amend.daemon.memory import Memory, finish_large
 from amend.daemon.memory_tree import MemoryTree
 from amend.daemon.siblings import Sibling
@@ -34,6 +35,7 @@ from amend.edge.git.head import (
 from amend.edge.git.history import is_tracked
 from amend.edge.git.places import RepositoryPlaces
 from amend.edge.git.run import GitFailed
+from amend.edge.store import Store
 from amend.edge.watch.interface import Watch
 from amend.errors import Refused
 from amend.formats.agent_cache import FILE_NAME
@@ -75,12 +77,15 @@ class Worktree:
         memory: Memory,
         cache_file: CacheFile,
         watch: Watch | None,
+        *,
+        store: Store,
     ) -> None:
         self.id = memory.id
         self.root = root
         self.places = places
         self.memory = memory
         self.cache_file = cache_file
+        self.finder = Finder(memory, store)
         self.head = NO_HEAD
         self._slow_key = b""  # see `needs_git`
         self._is_head_due = False
@@ -245,6 +250,7 @@ class Worktree:
     def stop(self) -> None:
         for task in self._looking:
             task.cancel()
+        self.finder.stop()
         self.cache_file.close()
 
     @property
