@@ -63,6 +63,9 @@ from amend.formats.config import Explore
 # The socket gives up at 50 ms (DESIGN section 6); what was told must have been sent.
 ANSWERED_S: Final = 0.04
 
+# The entries' words are read at the first question; some hundred are within this.
+READ_S: Final = 0.02
+
 # As many keys as fit the session's text; each is verified, at some 40 µs.
 FRESH_MAX: Final = 60
 STALE_MAX: Final = 10
@@ -177,6 +180,7 @@ class Hooks:
 
     async def _opened(self, question: SessionOpened, worktree: Worktree) -> Answer:
         now, memory = self._now(), worktree.memory
+        worktree.finder.warm()  # reads the entries' words before they are asked for
         known = [each for name in memory.names() if (each := memory.known(name)) is not None]
         with self._tending.store.transaction(durable=False):
             before = self._records.opened(worktree.id, now)
@@ -225,7 +229,7 @@ class Hooks:
         here = _at(question.session, worktree)
         told = self._records.told(here, Told.SHOWN, Told.INSTEAD)
         matching: list[tuple[Finding, int]] = []
-        for match in self._rank(worktree, question.text):
+        for match in await self._rank(worktree, question.text):
             known = worktree.memory.known(match.name) if match.is_clear else None
             if known is None or len(matching) == BESIDE_PROMPT_MAX:
                 continue
@@ -279,7 +283,7 @@ class Hooks:
 
     async def _known_of(self, question: ExplorationStarting, worktree: Worktree) -> Answer:
         here, now = _at(question.session, worktree), self._now()
-        ranked = self._rank(worktree, f"{question.description}\n{question.prompt}")
+        ranked = await self._rank(worktree, f"{question.description}\n{question.prompt}")
         match = ranked[0] if ranked and ranked[0].is_clear else None
         known = worktree.memory.known(match.name) if match is not None else None
         if match is None or known is None:
@@ -360,8 +364,14 @@ class Hooks:
 
     # -- the pieces ------------------------------------------------------------------------------
 
-    def _rank(self, worktree: Worktree, text: str) -> list[Match]:
-        return worktree.finder.rank(text[:QUESTION_CHARS_MAX], MATCHES_MAX)
+    async def _rank(self, worktree: Worktree, text: str) -> list[Match]:
+        """By all entries where they can be read in time, else by those that were."""
+        question = text[:QUESTION_CHARS_MAX]
+        try:
+            async with asyncio.timeout(READ_S):
+                return await worktree.finder.find(question, MATCHES_MAX)
+        except TimeoutError:
+            return worktree.finder.rank(question, MATCHES_MAX)
 
     def _finding(self, known: Known, judgement: Judgement, *, whole: bool = False) -> Finding:
         """`whole`: with all that was found out, where that is kept."""

@@ -50,6 +50,12 @@ class Finding:
     def rank(self, question: str, limit: int = 5) -> list[Match]:
         return self.found[:limit]
 
+    async def find(self, question: str, limit: int = 5) -> list[Match]:
+        return self.rank(question, limit)
+
+    def warm(self) -> None:
+        pass
+
     def finds(self, *names: EntryName, confident: bool = True) -> None:
         self.found = [Match(name, 1.0, confident, True, ()) for name in names]
 
