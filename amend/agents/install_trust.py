@@ -25,7 +25,7 @@ _UNMATCHED: Final = frozenset({"UserPromptSubmit", "Stop"})
 
 class Trust(enum.Enum):
     TRUSTED = "trusted"
-    CHANGED = "changed since it was trusted"
+    CHANGED = "changed since trusted"
     UNTRUSTED = "not trusted yet"
     OFF = "switched off"
 

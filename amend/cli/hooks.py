@@ -59,16 +59,16 @@ def install(
     """Put amend's hooks into AGENT's settings. What else is in there stays, byte for byte."""
     from amend.agents.installing import Client, bounds, groups
     from amend.cli.hooks_canary import choose
-    from amend.cli.hooks_files import read, rewrite
+    from amend.cli.hooks_files import planned, rewrite
     from amend.formats.agent_settings import add_hooks, own_hooks
 
     target = _target(agent)
     place = _place(target, is_users=is_users, cwd=cwd)
     _refuse_second(target, cwd)
-    before = read(place)
     runtime = _runtime()
     # What cannot be edited is refused before anything is tried out.
-    add_hooks(before, groups(target, dict.fromkeys(bounds(target), Client.NC), runtime))
+    some = groups(target, dict.fromkeys(bounds(target), Client.NC), runtime)
+    before, _ = planned(place, lambda data: add_hooks(data, some))
     clients = choose(target, None if client is None else Client(client))
     wanted = groups(target, clients, runtime)
 
@@ -105,6 +105,7 @@ def uninstall(*, agent: str, is_users: bool, is_dry: bool, cwd: str, as_json: bo
     """Take amend's hooks out of AGENT's settings again, and nothing else."""
     from amend.cli.hooks_files import (
         forget_backup,
+        planned,
         read,
         read_backup,
         remove_empty_directory,
@@ -118,9 +119,8 @@ def uninstall(*, agent: str, is_users: bool, is_dry: bool, cwd: str, as_json: bo
     def plan(data: bytes | None) -> bytes | None:
         return _without(data, backup)
 
-    before = read(place)
     if is_dry:
-        _show_diff(place, before, plan(before), as_json=as_json)
+        _show_diff(place, *planned(place, plan), as_json=as_json)
         return
     changed = rewrite(place, plan, keeps=False)
     after = read(place)
@@ -144,13 +144,15 @@ def _without(data: bytes | None, backup: bytes | None) -> bytes | None:
     """The settings as they are without amend. Where nothing else is in them, the backup tells
     whether there was a file."""
     from amend.formats.agent_settings import remove_hooks
+    from amend.formats.json_text import decode
+    from amend.formats.json_tree import is_blank
 
     if data is None:
         return None
     rest = remove_hooks(data)
     if rest is not None or backup is None:
         return rest
-    return b"{}\n" if backup.strip() else backup
+    return backup if is_blank(decode(backup)) else b"{}\n"
 
 
 @hooks.command()

@@ -73,11 +73,18 @@ def read(place: Place) -> bytes | None:
         return _read_present(_door(place), place).data
 
 
+def planned(place: Place, plan: Plan) -> tuple[bytes | None, bytes | None]:
+    """What is there, and what `plan` would make of it. Raises what `rewrite` does."""
+    before = read(place)
+    with _told(place):
+        return before, plan(before)
+
+
 def read_backup(place: Place) -> bytes | None:
+    """None also where it cannot be read: it is of no use then."""
     try:
-        with open(place.backup, "rb") as stream:
-            return stream.read()
-    except OSError:
+        return read(users_place(place.backup))
+    except AmendError:
         return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from amend.agents.install_trust import Trust, states_in, trust_of
 from amend.agents.installing import Target, api_socket, client_of, hook_socket
-from amend.cli.hooks_files import Place, read
+from amend.cli.hooks_files import Place, read, users_place
 from amend.errors import AmendError
 from amend.formats.agent_settings import (
     OwnHook,
@@ -77,7 +77,9 @@ def installed(
         is_off = are_hooks_disabled(data)
         states = states_in(_read_all(config)) if config is not None and hooks else {}
     except AmendError as error:
-        return Installed(scope, place.shown, "unreadable", problem=error.message)
+        named = f"{place.shown}: "
+        said = error.message.removeprefix(named)
+        return Installed(scope, place.shown, "unreadable", problem=named + said)
     if not hooks:
         return Installed(scope, place.shown, "absent", is_switched_off=is_off)
     state, clients, missing = _judged(target, hooks, runtime)
@@ -139,10 +141,10 @@ def plugins(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_all(path: str) -> bytes:
+    """b"" also for what cannot be read: nothing is known of it then."""
     try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError:
+        return read(users_place(path)) or b""
+    except AmendError:
         return b""
 
 

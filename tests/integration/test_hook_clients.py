@@ -252,8 +252,10 @@ def test_python_is_the_last_resort() -> None:
         assert choose(CODEX) == {Bound.ITSELF: Client.PYTHON}
 
 
-def test_a_client_that_waits_too_long_is_no_good() -> None:
-    with only("sleep", "nc", timeout="sleep 1"):
+def test_a_client_that_waits_too_long_is_no_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LIMIT_S, Bound.ITSELF, 0.1)
+
+    with only("sleep", "nc", timeout="sleep 0.2"):
         said = why_not(CODEX, Client.NC, Bound.ITSELF)
 
     assert said is not None
