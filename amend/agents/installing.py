@@ -89,6 +89,7 @@ _CLAUDE: Final = Target(
         Wanted("UserPromptSubmit", None, Bound.ITSELF),
         Wanted("PreToolUse", "Agent|Task", Bound.AGENT),
         Wanted("PostToolUse", "Agent|Task|Edit|Write|MultiEdit|NotebookEdit", Bound.AGENT),
+        Wanted("PostToolUseFailure", "Agent|Task", Bound.AGENT),
         Wanted("SubagentStop", ".+", Bound.AGENT),
         Wanted("StopFailure", None, Bound.AGENT),
     ),
