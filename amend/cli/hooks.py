@@ -189,12 +189,13 @@ def _status(target: "Target", cwd: str) -> tuple[dict[str, Any], list[str]]:
             continue  # the home directory is the project
         found.append(installed(target, scope, place, runtime, config))
     switched_on = plugins(_plugin_paths(target, cwd))
+    heard = exchanges(target, runtime)  # before this asks something itself
     document = {
         "agent": target.name,
         "places": [each.document() for each in found],
         "plugins": list(switched_on),
         "socket": {"path": hook_socket(target, runtime), "state": socket_state(target, runtime)},
-        "exchanges": exchanges(target, runtime),
+        "exchanges": heard,
     }
     return document, _problems(target, found, switched_on)
 
