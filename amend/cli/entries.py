@@ -57,11 +57,11 @@ def get(key: str, kind: str | None, cwd: str, as_json: bool) -> Exit:
     if as_json:
         print_json(answer)
     else:
-        _print_lookup(answer, key)
+        print_lookup(answer, key)
     return exit_of(answer["verdict"])
 
 
-def _print_lookup(answer: "LookupAnswer", key: str) -> None:
+def print_lookup(answer: "LookupAnswer", key: str) -> None:
     entry = answer.get("entry")
     if entry is None:
         click.echo(f"{verdict_word(answer['verdict'])}  {clean(key)}")

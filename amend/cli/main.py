@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "status": "amend.cli.repositories:status",
     "ls": "amend.cli.entries:ls",
     "get": "amend.cli.entries:get",
+    "ask": "amend.cli.ask:ask",
     "put": "amend.cli.entries:put",
     "rm": "amend.cli.entries:rm",
     "verify": "amend.cli.entries:verify",

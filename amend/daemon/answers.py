@@ -8,13 +8,14 @@ of exactly the entries it speaks of.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final
 
 from amend.core.evidence import Cited, CitedLines, CitedQuote, Remembered, remember
+from amend.core.matching import Match
 from amend.core.metrics import Counter, Histogram
 from amend.core.model import (
     IN_CACHE_FILE,
@@ -54,6 +55,9 @@ from amend.formats.times import parse_time, rfc3339
 # Near misses worth showing to whoever mistyped a key.
 CANDIDATES_MAX: Final = 5
 
+# Of what a question matches, before one kind is picked out.
+CANDIDATES_READ: Final = 20
+
 # What answers tell of a version is kept for those told lately, 3 KB each at most: agents ask for
 # the same few findings again and again, and the store costs a quarter of an answer.
 TOLD_MAX: Final = 2_048
@@ -79,6 +83,7 @@ class Answers:
         self.connections = Stats()  # the socket's, where there is one
         self.hooks: TimelyExchange | None = None  # where a daemon answers them
         self.hook_connections = HookStats()
+        self.settle: Callable[[], Awaitable[None]] | None = None  # what hooks have told of
         self._tending = tending
         self._version = version
         self._told: dict[int, api.EntryJson] = {}  # by version id
@@ -220,11 +225,8 @@ class Answers:
     # -- entries ---------------------------------------------------------------------------------
 
     async def lookup(self, request: api.LookupRequest) -> api.LookupAnswer:
-        if (request.key is None) == (request.endpoint is None):
-            raise RequestInvalid(
-                "there must be one of key and endpoint; this amend finds entries by no other",
-                hint='send {"cwd": …, "key": …}, or "endpoint": "GET /items/42"',
-            )
+        if request.question is not None or (request.key is None) == (request.endpoint is None):
+            return await self._lookup_by_question(request)
         worktree = self._worktree(request.cwd)
         kind = Kind(request.kind) if request.kind is not None else None
         known = self._find(worktree, request, kind)
@@ -235,6 +237,14 @@ class Answers:
             found = await self._found_beside(worktree, request.key, kind)
             if found is not None:
                 known, judgement = found, await worktree.memory.answer(found)
+        answer = self._looked_up(known, judgement)
+        if "entry" not in answer:
+            keys = {name.key for name in worktree.memory.names()}
+            wanted = request.key or request.endpoint or ""
+            answer["candidates"] = get_close_matches(wanted, keys, CANDIDATES_MAX)
+        return answer
+
+    def _looked_up(self, known: Known | None, judgement: Judgement) -> api.LookupAnswer:
         cause = judgement.causes[0].kind.value if judgement.causes else ""
         self.verdicts.add(verdict=judgement.verdict.value, cause=cause)
         answer: api.LookupAnswer = {
@@ -245,12 +255,45 @@ class Answers:
             "clock": self.clock,
             "candidates": [],
         }
-        if known is None or judgement.version is None:
-            keys = {name.key for name in worktree.memory.names()}
-            wanted = request.key or request.endpoint or ""
-            answer["candidates"] = get_close_matches(wanted, keys, CANDIDATES_MAX)
-        else:
-            answer["entry"] = self._entry(known, judgement.version)
+        if known is not None and judgement.version is not None:
+            answer["entry"] = self.entry(known, judgement.version)
+        return answer
+
+    async def _lookup_by_question(self, request: api.LookupRequest) -> api.LookupAnswer:
+        """The entry that the question is about, if that is certain; what it may be, in any case."""
+        if request.question is None or request.key is not None or request.endpoint is not None:
+            raise RequestInvalid(
+                "there must be one of key, endpoint and question",
+                hint='send {"cwd": …, "key": …}, or "endpoint": "GET /items/42", or "question"',
+            )
+        if request.repository is not None:
+            raise RequestInvalid(
+                "repository goes with a key or an endpoint, not with a question",
+                hint="leave it out: all entries are searched",
+            )
+        worktree = await self._with_notes(request.cwd)
+        memory = worktree.memory
+        kinds = tuple(Kind) if request.kind is None else (Kind(request.kind),)
+        matches = [
+            match
+            for match in await worktree.finder.find(request.question, CANDIDATES_READ)
+            if match.name.kind in kinds
+        ][:CANDIDATES_MAX]
+        known, judgement = None, _MISSING
+        if matches and matches[0].is_confident:
+            name = matches[0].name
+            known = memory.known(name)
+            judgement = await memory.answer(known) if known is not None else _MISSING
+            if judgement.verdict is not Verdict.FRESH:
+                found = await self._found_beside(worktree, name.key, name.kind)
+                if found is not None:
+                    known, judgement = found, await memory.answer(found)
+        answer = self._looked_up(known, judgement)
+        answer["matches"] = [_match_json(match) for match in matches]
+        if "entry" not in answer:
+            answer["candidates"] = list(dict.fromkeys(match.name.key for match in matches))
+        if matches:
+            answer["score"] = matches[0].score
         return answer
 
     def _find(
@@ -285,7 +328,7 @@ class Answers:
                     return memory.adopt(theirs.entry.name, version, recorded)
         return None
 
-    def _entry(self, known: Known, version: Version) -> api.EntryJson:
+    def entry(self, known: Known, version: Version) -> api.EntryJson:
         told = self._told.get(version.id)
         if told is None:
             name = known.entry.name
@@ -318,7 +361,7 @@ class Answers:
     def _judged(self, known: Known, judgement: Judgement) -> api.JudgedEntryJson:
         version = judgement.version or known.entry.versions[0]
         return {
-            **self._entry(known, version),
+            **self.entry(known, version),
             "verdict": judgement.verdict.value,
             "causes": [cause_json(cause) for cause in judgement.causes],
             "drift": list(judgement.drift),
@@ -486,6 +529,8 @@ class Answers:
         return _of_repo(changes.listen(last_event_id), repo)
 
     async def sync(self) -> api.SyncAnswer:
+        if self.settle is not None:
+            await self.settle()
         await self._tending.sync()
         return {"clock": self.clock}
 
@@ -528,6 +573,16 @@ async def _of_repo(
     async for change in changes:
         if repo is None or change["repo"] == repo:
             yield change
+
+
+def _match_json(match: Match) -> api.MatchJson:
+    return {
+        "kind": match.name.kind.value,
+        "key": match.name.key,
+        "score": match.score,
+        "confident": match.is_confident,
+        "why": list(match.why),
+    }
 
 
 def _sibling(sibling: Sibling) -> api.SiblingJson:

@@ -156,7 +156,21 @@ class JudgedEntryJson(EntryJson):
     versions: int
 
 
+class MatchJson(TypedDict):
+    """An entry that a question may be about. `score`: 0 to 1; `why`: what speaks for it and against
+    it, where numbers are shares of the question."""
+
+    kind: KindName
+    key: str
+    score: float
+    confident: bool  # good enough to be told instead of exploring
+    why: list[str]
+
+
 class LookupAnswer(TypedDict):
+    """Of a question: `matches`, best first, and the best one's `score`. `entry` is that one if it
+    is confident; else the verdict is missing and `candidates` are the matches' keys."""
+
     verdict: VerdictName
     entry: NotRequired[EntryJson]
     causes: list[CauseJson]
@@ -165,6 +179,7 @@ class LookupAnswer(TypedDict):
     clock: str
     score: NotRequired[float]
     candidates: list[str]
+    matches: NotRequired[list[MatchJson]]
 
 
 class VerdictRow(TypedDict):
