@@ -25,6 +25,7 @@ from amend.core.agent import (
     ExplorationFailed,
     ExplorationLaunched,
     ExplorationStarting,
+    Session,
 )
 from amend.core.capturing import Ranked, entry_for, key_for, own_path, summary_of
 from amend.core.explored import Explored, Meta
@@ -261,7 +262,7 @@ class Captures:
                     version = Version(
                         0, tuple(prints), tuple(prints.values()), ended.at, evidence=evidence
                     )
-                    self._store(ended, finding, summary, worktree, version, ranked)
+                    self._store(ended, finding, worktree, version, summary=summary, ranked=ranked)
                     self.left_out += found.left_out
         except _Secret as rule:
             self.withheld[str(rule)] = self.withheld.get(str(rule), 0) + 1
@@ -287,7 +288,7 @@ class Captures:
         asked = pending.asked if pending is not None else None
         # The subagent was asked what it was asked, and what amend had to say besides.
         prompt = explored.prompt.partition(f"\n\n{HEAD}")[0]
-        explored = await self._with_spawned(agent, explored)
+        explored = await self._with_spawned(said.session, explored)
         return _Finding(
             explored,
             answer,
@@ -305,16 +306,20 @@ class Captures:
         async with self._reading:
             return await asyncio.to_thread(read_transcript, said.session.agent, path)
 
-    async def _with_spawned(self, agent: str, explored: Explored) -> Explored:
+    async def _with_spawned(self, session: Session, explored: Explored) -> Explored:
         """With what was looked at by the explorations that it started itself."""
+        agent = session.agent
         to_read, known = list(explored.spawned), set(explored.spawned)
         while to_read:
             call = to_read.pop()
+            if self._explorations.has_failed(agent, call):
+                continue
             path = self._explorations.transcript_of(agent, call)
             if not path or len(known) > SPAWNED_MAX:
                 raise _NotStored("unknown_part")
             async with self._reading:
-                part, _ = await asyncio.to_thread(read_transcript, agent, path)
+                whole = os.path.join(session.directory, path)
+                part, _ = await asyncio.to_thread(read_transcript, agent, whole)
             if part is None:
                 raise _NotStored("unknown_part")
             to_read += [each for each in part.spawned if each not in known]
@@ -386,9 +391,10 @@ class Captures:
         self,
         ended: _Ended,
         finding: _Finding,
-        summary: str,
         worktree: Worktree,
         version: Version,
+        *,
+        summary: str,
         ranked: Sequence[Ranked],
     ) -> None:
         """Put the entry. Without a pause: nobody else takes its key meanwhile."""

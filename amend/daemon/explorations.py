@@ -70,6 +70,7 @@ class Explorations:
         self._started: Noted[str] = Noted(now)  # call → exploration
         self._calls: Noted[str] = Noted(now)  # exploration → call
         self._ends: Noted[ExplorationEnded] = Noted(now)  # by exploration
+        self._failed: Noted[str] = Noted(now)  # call → exploration, or "" where none started
 
     def starting(self, question: ExplorationStarting, head: str | None) -> None:
         if question.call:
@@ -107,6 +108,7 @@ class Explorations:
         exploration = question.exploration or self._started.get((agent, question.call)) or ""
         call = question.call or self._calls.get((agent, exploration)) or ""
         self._pending.drop((agent, call))
+        self._failed.put((agent, call), exploration)
         return exploration
 
     def call_of(self, agent: str, exploration: str) -> str:
@@ -114,6 +116,12 @@ class Explorations:
 
     def pending(self, agent: str, call: str) -> Pending | None:
         return self._pending.get((agent, call))
+
+    def has_failed(self, agent: str, call: str) -> bool:
+        """Whether nothing came of what the call was to start."""
+        exploration = self._started.get((agent, call)) or ""
+        is_over = self._ends.get((agent, exploration)) is None
+        return is_over and self._failed.get((agent, call)) is not None
 
     def transcript_of(self, agent: str, call: str) -> str:
         """Where the exploration that the call started has written what it did."""

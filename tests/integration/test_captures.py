@@ -623,6 +623,15 @@ async def test_what_rests_on_another_exploration_that_is_not_known_is_not_stored
     assert world.captures.dropped == {"unknown_part": 1}
 
 
+async def test_another_exploration_that_could_not_run_is_no_part_of_it(world: World) -> None:
+    inner = "toolu_" + f"{0:04}{0:018}"
+    world.captures.failed(ExplorationFailed(world.session("e1"), call=inner))
+
+    await world.explore(spawn("And the db?"), world.read("src/auth.py"))
+
+    assert world.files() == ["src/auth.py"]
+
+
 @pytest.mark.parametrize("kind", ["fifo", "directory", "missing"])
 async def test_a_transcript_that_is_no_file_is_dropped(world: World, kind: str) -> None:
     path = world.transcript("e1")
