@@ -389,9 +389,10 @@ class MemoryTree:
             ignored=self.ignored,
             is_known=self._is_known,
         )
-        changed = {path: read for path, read in found.items() if read != before.get(path)}
+        changed = {path: read for path, read in found.items() if read is not before.get(path)}
+        known = {path: before[path] for path in changed if path in before}
         there = files_in(changed, self.path)
-        is_asked = touched is None or not there <= files_in(before, self.path)
+        is_asked = touched is None or not there <= files_in(known, self.path)
         if self._places is None or not found or not is_asked:
             return found
         try:
@@ -399,7 +400,7 @@ class MemoryTree:
         except GitFailed as error:
             self._problem = error.message
             return found
-        if ignored >= files_in(found, self.path) | self.ignored:
+        if ignored and ignored >= files_in(found, self.path) | self.ignored:
             ignored = set()
         if ignored != self.ignored:
             self.ignored = frozenset(ignored)
