@@ -20,9 +20,11 @@ import uvloop
 
 from amend.agents.known import AGENTS
 from amend.daemon.answers import Answers
+from amend.daemon.captures import Captures, Stored
 from amend.daemon.changes import Changes
 from amend.daemon.doors import Doors
 from amend.daemon.ground import INLINE_BYTES_MAX
+from amend.daemon.hooks import Hooks, HookSettings
 from amend.daemon.logs import Log
 from amend.daemon.settings import configured_of, options_of, read_config
 from amend.daemon.socket_keeper import SocketKeeper
@@ -54,14 +56,12 @@ VERIFY_JITTER_S: Final = 600.0
 SOCKET_CHECK_S: Final = 10.0
 
 
-Hooking = Callable[[Tending, Answers], Exchange]
-"""Makes what answers the hooks of agents."""
-
-
 class Daemon:
-    def __init__(self, env: Mapping[str, str], hooking: Hooking | None = None) -> None:
+    def __init__(self, env: Mapping[str, str], exchange: Exchange | None = None) -> None:
+        """`exchange`: what answers hooks instead of amend's own (tests of the sockets)."""
         self.env = env
-        self._hooking = hooking
+        self._exchange = exchange
+        self._hooks: Hooks | None = None
         self.runtime = runtime_dir(env)
         self.state = state_dir(env)
         self.config_file = config_path(env)
@@ -112,7 +112,10 @@ class Daemon:
         gc.disable()
         self._add_repos(tending, store)
         self._handle_signals(loop, tending, answers)
-        hooks = self._answering(tending, answers)
+        captures = Captures(
+            tending, settings=self._hook_settings, on_stored=self._stored, on_bug=self._bug
+        )
+        hooks = self._answering(tending, answers, captures)
         doors = self._claim(lock, answers, hooks)
         try:
             tending.start(loop)
@@ -135,15 +138,23 @@ class Daemon:
             changes.close()
             await doors.stop()
             await hooks.stop(DRAIN_S)
+            captures.stop()
+            await captures.settle()
             await tending.stop()
             self._log.info("daemon_stopped")
 
-    def _answering(self, tending: Tending, answers: Answers) -> TimelyExchange:
-        hooking = self._hooking
-        if hooking is None:
-            return TimelyExchange(_no_exchange, (), on_bug=self._bug)
-        answers.hooks = TimelyExchange(hooking(tending, answers), AGENTS, on_bug=self._bug)
+    def _answering(self, tending: Tending, answers: Answers, captures: Captures) -> TimelyExchange:
+        self._hooks = Hooks(
+            tending, answers, captures, settings=self._hook_settings(), on_bug=self._bug
+        )
+        exchange = self._exchange or _in_task(self._hooks.exchange)
+        answers.hooks = TimelyExchange(exchange, AGENTS, on_bug=self._bug)
+        answers.settle = captures.settle
         return answers.hooks
+
+    def _hook_settings(self) -> HookSettings:
+        hooks = self.config.hooks
+        return HookSettings(hooks.explore, frozenset(hooks.explorers))
 
     def _claim(self, lock: DaemonLock, answers: Answers, hooks: TimelyExchange) -> Doors:
         agents = list(hooks.tallies)
@@ -215,6 +226,8 @@ class Daemon:
         answers.config_file = str(self.config_file) if self.config_file.exists() else None
         self._log.configure(config.daemon.log_level, config.daemon.log_format)
         tending.apply_options(options_of(self.config, self.env))
+        if self._hooks is not None:
+            self._hooks.settings = self._hook_settings()
         self._add_repos(tending, tending.store)
         self._log.info("config_reloaded", file=str(self.config_file))
 
@@ -248,6 +261,16 @@ class Daemon:
 
         return requested
 
+    def _stored(self, stored: Stored) -> None:
+        self._log.info(
+            "exploration_stored",
+            agent=stored.agent,
+            exploration=stored.exploration,
+            repo=stored.repo,
+            key=stored.name.key,
+            sources=stored.sources,
+        )
+
     def _bug(self, error: BaseException) -> str:
         bug_id = secrets.token_hex(4)
         text = "".join(traceback.format_exception(error))
@@ -266,14 +289,19 @@ def _give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-async def _no_exchange(agent: str, body: bytes) -> bytes:
-    raise NotImplementedError
+def _in_task(exchange: Exchange) -> Exchange:
+    """An exchange that asks for its own task, as `asyncio.timeout` does; at some 20 us."""
+
+    async def asked(agent: str, body: bytes) -> bytes:
+        return await asyncio.ensure_future(exchange(agent, body))
+
+    return asked
 
 
-def run_daemon(env: Mapping[str, str], hooking: Hooking | None = None) -> None:
+def run_daemon(env: Mapping[str, str], exchange: Exchange | None = None) -> None:
     """Run the daemon on uvloop until it is told to stop."""
 
     async def main() -> None:
-        await Daemon(env, hooking).run()
+        await Daemon(env, exchange).run()
 
     uvloop.run(main())

@@ -22,7 +22,7 @@ from amend.daemon.run import run_daemon
 async def exchange(agent, body):
     return b'{"permissionDecision":"deny"}'
 
-run_daemon(os.environ, lambda tending, answers: exchange)
+run_daemon(os.environ, exchange)
 """
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

@@ -1,6 +1,7 @@
 """A real daemon's hook sockets: there while it runs, silent when it fails, gone when it ends."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from typing import Final
 import pytest
 
 from benchmarks.running import Daemon
+from tests.conftest import Repository
 
 AGENTS: Final = ("claude", "codex")
 DOCUMENT: Final = b'{"hook_event_name":"SessionStart"}'
@@ -34,7 +36,7 @@ async def exchange(agent, body):
         return b"x" * (8 << 20)
     return b'{"%s":%s}' % (agent.encode(), body)
 
-run.run_daemon(os.environ, lambda tending, answers: exchange)
+run.run_daemon(os.environ, exchange)
 """
 
 
@@ -223,3 +225,36 @@ def test_a_start_that_finds_somebody_at_a_hooks_socket_leaves_nothing(tmp_path: 
         assert [path.name for path in hook_path(daemon).parent.iterdir()] == ["codex.sock"]
     assert not daemon.socket.exists()
     daemon.close()
+
+
+def test_amends_own_answer_comes_through_the_socket_and_over_http_once_a_session(
+    tmp_path: Path, git: Callable[..., Repository]
+) -> None:
+    repository = git("shop", {"auth.py": "def login(): ...\n"})
+
+    def exploring(session: str) -> dict[str, object]:
+        prompt = "How does login check the password hash and issue session tokens?"
+        given = {"description": "Session tokens", "prompt": prompt, "subagent_type": "Explore"}
+        return {
+            "session_id": session,
+            "cwd": str(repository.root),
+            "hook_event_name": "PreToolUse",
+            "tool_name": "Agent",
+            "tool_input": given,
+            "tool_use_id": f"toolu_{session}",
+        }
+
+    with Daemon(tmp_path / "daemon") as daemon:
+        daemon.add(repository.root)
+        summary = "login checks the password hash and issues session tokens"
+        daemon.put(repository.root, "session-tokens", ["auth.py"], summary=summary)
+        path = hook_path(daemon)
+
+        first = told(path, json.dumps(exploring("s1")).encode())
+        again = told(path, json.dumps(exploring("s1")).encode())
+        other = daemon.ask("POST", "/v1/hooks/claude", exploring("s2"))
+
+        assert summary in json.loads(first)["hookSpecificOutput"]["permissionDecisionReason"]
+        assert again == b""
+        assert other["hookSpecificOutput"]["permissionDecision"] == "deny"
+        assert [line for line in daemon.log() if line["event.name"] == "bug"] == []
