@@ -14,7 +14,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo run test check soak bench clean
+.PHONY: help demo run test check soak bench e2e clean
 
 help:
 	@echo 'make demo    watch amend work, on a temporary clone of this repository'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test    all tests that fit into five minutes'
 	@echo 'make soak    the long ones'
 	@echo 'make bench   measure, and print ratios'
+	@echo 'make e2e     the real Claude Code and Codex against a scripted model (npm, 0.5 GB)'
 	@echo 'make clean   remove everything that was made here'
 
 demo: $(INSTALLED)
@@ -45,6 +46,9 @@ soak: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/run.py
+
+e2e: $(INSTALLED)
+	@$(BIN)/python -m tests.e2e.run
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
