@@ -8,12 +8,14 @@ at once, and a stop waits for no worker.
 import asyncio
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import secrets
 import signal
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 import uvloop
@@ -54,6 +56,10 @@ VERIFY_JITTER_S: Final = 600.0
 
 # A deleted socket heals within this; it costs one lstat each.
 SOCKET_CHECK_S: Final = 10.0
+
+
+# Many editors save by emptying a file and then writing it; longer than one takes between the two.
+SAVE_S: Final = 0.1
 
 
 class Daemon:
@@ -210,8 +216,15 @@ class Daemon:
 
     # -- configuration ---------------------------------------------------------------------------
 
-    def _reload(self, tending: Tending, answers: Answers) -> None:
-        """Take the config as it is now; keep the old one, and say so, when it is bad."""
+    def _reload(self, tending: Tending, answers: Answers, *, is_saved: bool = False) -> None:
+        """Take the config as it is now; keep the old one, and say so, when it is bad.
+
+        `is_saved`: an empty file is not half of a save.
+        """
+        if not is_saved and self.config != Config() and _is_empty(self.config_file):
+            later = functools.partial(self._reload, tending, answers, is_saved=True)
+            asyncio.get_running_loop().call_later(SAVE_S, later)
+            return
         try:
             config = read_config(self.env)
         except AmendError as error:
@@ -276,6 +289,13 @@ class Daemon:
         text = "".join(traceback.format_exception(error))
         self._log.error("bug", id=bug_id, exception_type=type(error).__name__, stacktrace=text)
         return bug_id
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return False
 
 
 def _give_back_memory() -> None:
