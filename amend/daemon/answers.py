@@ -41,6 +41,7 @@ from amend.daemon.figures import hooks_text, prometheus_text, rss_bytes
 from amend.daemon.memory import Known
 from amend.daemon.memory_answers import MemoryAnswers
 from amend.daemon.notes import summary_of
+from amend.daemon.reporting import report, since_of
 from amend.daemon.siblings import Sibling
 from amend.daemon.tending import Tending, vet
 from amend.daemon.worktree import Worktree
@@ -509,6 +510,19 @@ class Answers:
         }
 
     # -- changes ---------------------------------------------------------------------------------
+
+    async def activity(self, cwd: str | None, since: str | None) -> api.ActivityAnswer:
+        now = datetime.now(UTC)
+        worktree = self._tending.find(_path(cwd, "cwd")) if cwd is not None else None
+        self._tending.drain()
+        return await report(
+            self._tending,
+            worktree,
+            since=since_of(since, now),
+            now=now,
+            tallies=self.hooks.tallies if self.hooks is not None else {},
+            requests=self.requests,
+        )
 
     def changes(self, cwd: str | None, since: str) -> api.ChangesAnswer:
         self._tending.drain()

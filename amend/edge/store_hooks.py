@@ -2,15 +2,18 @@
 
 History: losing it costs a repeated answer or a line in a report, never an entry. An entry is named
 by its worktree's id, kind and key; `version` is the id of the version that was told. Times are UTC.
-Not thread-safe, as the store.
+`HookRecords` is not thread-safe, as the store; a `Past` reads beside it, in a worker.
 """
 
+import contextlib
+import os
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
+from urllib.parse import quote
 
 from amend.core.model import EntryName, Kind
 
@@ -88,6 +91,20 @@ class SessionAt:
     agent: str
     session: str
     repo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A verdict change as the store has it. `causes`: JSON."""
+
+    clock: str
+    at: str
+    repo: str
+    kind: str
+    key: str
+    previous: str
+    verdict: str
+    causes: str
 
 
 class HookRecords:
@@ -216,6 +233,63 @@ class HookRecords:
         for table in ("openings", "told", "explorations", "uses"):
             self._db.execute(f"DELETE FROM {table} WHERE at < ?", (before,))
         self._db.execute("DELETE FROM uses WHERE n <= (SELECT MAX(n) FROM uses) - ?", (USES_MAX,))
+
+
+class Past(contextlib.AbstractContextManager["Past"]):
+    """A store's history, read through a connection of its own: whoever owns the store goes on
+    meanwhile. Belongs into a worker. A `repo` of None: of all repositories."""
+
+    def __init__(self, path: str) -> None:
+        """Raises `sqlite3.Error` where it cannot be read now."""
+        # Not `immutable`: its owner writes. The name is quoted, since a "?" would end it.
+        name = f"file:{quote(os.fsencode(path))}?mode=ro"
+        self._db = sqlite3.connect(name, uri=True, isolation_level=None)
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def changes(self, repo: str | None, count: int) -> list[Happened]:
+        """The last ones, newest first."""
+        rows = self._db.execute(
+            "SELECT clock, at, repo, kind, key, previous, verdict, causes FROM changes"
+            " WHERE ?1 IS NULL OR repo=?1 ORDER BY n DESC LIMIT ?2",
+            (repo, count),
+        )
+        return [Happened(*row) for row in rows]
+
+    def turns(
+        self, repo: str | None, since: datetime, step_s: int, steps: int
+    ) -> dict[int, tuple[int, int]]:
+        """By the number of the step since then: entries that became stale, and fresh again."""
+        rows = self._db.execute(
+            f"SELECT {_STEP}, sum(verdict='stale' AND previous<>'stale'),"
+            " sum(verdict='fresh' AND previous='stale')"
+            " FROM changes WHERE at >= :since AND (:repo IS NULL OR repo=:repo) GROUP BY 1",
+            _window(repo, since, step_s, steps),
+        )
+        return {step: (marks, restores) for step, marks, restores in rows}
+
+    def uses(
+        self, repo: str | None, since: datetime, step_s: int, steps: int
+    ) -> dict[tuple[int, str], tuple[int, int]]:
+        """By step and `Use`: how many, and the tokens they have saved."""
+        rows = self._db.execute(
+            f"SELECT {_STEP}, what, count(*), sum(tokens) FROM uses"
+            " WHERE at >= :since AND (:repo IS NULL OR repo=:repo) GROUP BY 1, 2",
+            _window(repo, since, step_s, steps),
+        )
+        return {(step, what): (count, tokens) for step, what, count, tokens in rows}
+
+
+# What is later than the last step, as now is by a part of a second, belongs to it.
+_STEP: Final = "min(:last, (CAST(strftime('%s', at) AS INTEGER) - :begin) / :step_s)"
+
+
+def _window(repo: str | None, since: datetime, step_s: int, steps: int) -> dict[str, object]:
+    # The tables' times begin alike and end differently; a whole second sorts before both.
+    text = since.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
+    begin = int(since.timestamp())
+    return {"repo": repo, "since": text, "begin": begin, "step_s": step_s, "last": steps - 1}
 
 
 def _of(session: SessionAt) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ and verifies the files itself. Both therefore give the same answers.
 """
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final, Literal, NotRequired, Protocol
+from typing import Annotated, Any, Final, Literal, NotRequired, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -373,6 +373,61 @@ class StatusAnswer(TypedDict):
     config_error: str | None  # why the newest config file was not taken
 
 
+class ActivityPoint(TypedDict):
+    """What happened in one step of time that begins `at`."""
+
+    at: str
+    marks: int  # entries that became stale
+    restores: int  # stale entries that became fresh
+    hits: int  # answered instead of an exploration
+    head_starts: int
+    shown: int  # beside a prompt
+    stale: int  # asked for, and true no longer
+    misses: int
+    tokens: int  # saved, as far as is known
+
+
+class HookActivity(TypedDict):
+    """How the exchanges of one agent's hooks ended since the daemon started."""
+
+    agent: str
+    told: int
+    silent: int
+    late: int
+    bugs: int
+
+
+class LatencyJson(TypedDict):
+    """Bounds that half of all, and 99 of 100, did not exceed; null: none yet, or off the scale."""
+
+    count: int
+    p50_s: float | None
+    p99_s: float | None
+
+
+class TreeActivity(TypedDict):
+    name: str  # "memory", "backend:memory" where it is a sibling's
+    repo: str
+    root: str
+    notes: int
+    problems: list[str]
+
+
+class ActivityAnswer(TypedDict):
+    """Of one repository or all: what the views show beyond the present verdicts."""
+
+    clock: str
+    at: str
+    since: str
+    step_s: int
+    points: list[ActivityPoint]  # always as many, oldest first; the last one is of now
+    changes: list[ChangeJson]  # newest first; older ones have no `root` when it is tended no more
+    hooks: list[HookActivity]  # of all repositories
+    hook_latency: LatencyJson
+    lookup_latency: LatencyJson
+    trees: list[TreeActivity]
+
+
 class ProtocolRange(TypedDict):
     min: int
     max: int
@@ -448,4 +503,13 @@ class Backend(Protocol):
 
         An agent that is not known raises `NotFound` with a hint.
         """
+        ...
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A backend that lives long enough to tell what has happened; `GET /v1/activity` is its."""
+
+    async def activity(self, cwd: str | None, since: str | None) -> ActivityAnswer:
+        """`since` (RFC 3339) defaults to a day ago."""
         ...

@@ -101,6 +101,8 @@ def build_app(
     _about_memory(app, backend)
     _about_hooks(app, backend)
     _about_changes(app, backend, limits, stopping)
+    if isinstance(backend, api.Reporting):
+        _about_the_past(app, backend)
     _errors(app)
     app.add_middleware(Catcher, on_bug=on_bug)
     describe(app)
@@ -289,6 +291,14 @@ def _about_changes(
     ) -> Response:
         stream = backend.events(cwd, last_event_id)
         return await EventStream.open(stream, stopping, limits.quiet_s)
+
+
+def _about_the_past(app: FastAPI, backend: api.Reporting) -> None:
+    @app.get("/v1/activity", response_model=api.ActivityAnswer)
+    async def activity(
+        cwd: MaybeCwd = None, since: Annotated[str | None, Query(max_length=40)] = None
+    ) -> Response:
+        return _json(await backend.activity(cwd, since))
 
 
 def _errors(app: FastAPI) -> None:
