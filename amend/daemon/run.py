@@ -31,6 +31,7 @@ from amend.daemon.logs import Log
 from amend.daemon.settings import configured_of, options_of, read_config
 from amend.daemon.socket_keeper import SocketKeeper
 from amend.daemon.tending import Configured, Tending
+from amend.daemon.watchdog import Watchdog
 from amend.daemon.workers import Workers
 from amend.edge.serve.hook_exchange import Exchange, TimelyExchange
 from amend.edge.serve.hook_sockets import HookSockets
@@ -41,9 +42,10 @@ from amend.edge.service import (
     package_version,
     prepare_private_dir,
     runtime_dir,
-    sd_notify,
     state_dir,
 )
+from amend.edge.service_activation import Passed, take_passed
+from amend.edge.service_notify import Notifier, take_notifier
 from amend.edge.store import Store
 from amend.edge.watch.watcher import Watcher
 from amend.errors import AmendError
@@ -75,12 +77,16 @@ class Daemon:
         self._stop = asyncio.Event()
         self.version = package_version()
         self._log = Log(self.version)
+        self._notifier = Notifier()
+        self._passed: list[Passed] = []
 
     async def run(self) -> None:
         """Serve until a signal says stop. Raises `AmendError` when it cannot start."""
         # Bringing in many entries does not yield: asyncio would hold a Ctrl-C back until it is
         # done. SIGTERM just ends the process until `_handle_signals`.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._notifier = take_notifier(self.env)
+        self._passed = take_passed(self.env, AGENTS)
         asyncio.get_running_loop().set_default_executor(Workers())
         prepare_private_dir(self.runtime)
         prepare_private_dir(self.state)
@@ -132,14 +138,14 @@ class Daemon:
                 version=self.version,
                 socket=str(doors.api_socket),
                 repos=len(tending.worktrees),
-                entries=sum(len(w.memory.names()) for w in tending.worktrees.values()),
+                entries=_entries(tending),
             )
-            sd_notify("READY=1", self.env)
+            self._notifier.ready(_summary(tending))
             _give_back_memory()
             keeper = doors.keeper(answers.unready, self._log)
             await self._live(tending, keeper, answers)
         finally:
-            sd_notify("STOPPING=1", self.env)
+            self._notifier.stopping()
             doors.remove()
             changes.close()
             await doors.stop()
@@ -173,7 +179,7 @@ class Daemon:
         )
         sockets = HookSockets(hooks)
         answers.connections, answers.hook_connections = api.stats, sockets.stats
-        return Doors(lock, self.runtime, agents, api, sockets)
+        return Doors(lock, self.runtime, agents, api, sockets, passed=self._passed)
 
     async def _live(self, tending: Tending, keeper: SocketKeeper, answers: Answers) -> None:
         """Until stopped: the hourly round, the socket's health, a config file that changes."""
@@ -182,6 +188,10 @@ class Daemon:
                 group.create_task(self._verify_hourly(tending)),
                 group.create_task(self._keep_socket(keeper)),
             ]
+            if self._notifier.watchdog_s is not None and tending.watch is not None:
+                half_s = self._notifier.watchdog_s / 2
+                dog = Watchdog(tending.watch, self._notifier, self.state, half_s, self._log)
+                tasks.append(group.create_task(dog.run()))
             self._watch_config(tending, answers)
             await self._stop.wait()
             for task in tasks:
@@ -225,6 +235,14 @@ class Daemon:
             later = functools.partial(self._reload, tending, answers, is_saved=True)
             asyncio.get_running_loop().call_later(SAVE_S, later)
             return
+        self._notifier.reloading()
+        try:
+            self._take_config(tending, answers)
+        finally:
+            if answers.is_ready:  # a signal may come while the daemon still starts
+                self._notifier.ready(_summary(tending, answers.config_error))
+
+    def _take_config(self, tending: Tending, answers: Answers) -> None:
         try:
             config = read_config(self.env)
         except AmendError as error:
@@ -289,6 +307,16 @@ class Daemon:
         text = "".join(traceback.format_exception(error))
         self._log.error("bug", id=bug_id, exception_type=type(error).__name__, stacktrace=text)
         return bug_id
+
+
+def _entries(tending: Tending) -> int:
+    return sum(len(worktree.memory.names()) for worktree in tending.worktrees.values())
+
+
+def _summary(tending: Tending, config_error: str | None = None) -> str:
+    """What a service manager shows about this service, in one line."""
+    rejected = f"; the new configuration is wrong: {config_error}" if config_error else ""
+    return f"{len(tending.worktrees)} worktrees, {_entries(tending)} entries{rejected}"
 
 
 def _is_empty(path: Path) -> bool:

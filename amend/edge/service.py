@@ -193,10 +193,36 @@ class OwnedSocket:
     The kernel keeps that inode while the socket is open, so nobody else can get its number.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises `Conflict` when something is at the path."""
+    def __init__(self, path: Path, passed: socket.socket | None = None) -> None:
+        """Bound here; or `passed`, bound there by a service manager whose path it stays.
+
+        Raises `Conflict` when something is at the path, `Refused` when others may use it.
+        """
         self.path = path
-        self.sock = self._bind()
+        self._is_passed = passed is not None
+        self.sock = self._bind() if passed is None else self._adopt(passed)
+
+    def _adopt(self, sock: socket.socket) -> socket.socket:
+        try:
+            found = os.lstat(self.path)
+        except OSError as error:
+            raise Refused(f"{self.path} cannot be looked at: {error.strerror}") from error
+        mode = stat.S_IMODE(found.st_mode)
+        if not stat.S_ISSOCK(found.st_mode):
+            raise Refused(f"{self.path} is not the socket that was passed")
+        if found.st_uid != os.geteuid():
+            raise Refused(
+                f"{self.path} belongs to user {found.st_uid}, not to you ({os.geteuid()})",
+                hint="let your own service manager make it, not the system's",
+            )
+        if mode != 0o600:
+            raise Refused(
+                f"{self.path} has mode {mode:04o}, must be 0600",
+                hint="SocketMode=0600 for systemd, SockPathMode 384 for launchd",
+            )
+        sock.setblocking(False)
+        self._inode = (found.st_dev, found.st_ino)
+        return sock
 
     def _bind(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -230,11 +256,15 @@ class OwnedSocket:
         """A new listening socket, now `sock`; the old one is its server's to close. Raises as the
         constructor, and then nothing has changed."""
         self.sock = self._bind()
+        self._is_passed = False
         return self.sock
 
     def close(self) -> None:
-        """Remove the path if it is still the one that was bound here. Before the lock goes."""
-        if self.still_ours() == "ours":
+        """Remove the path if it is still the one that was bound here. Before the lock goes.
+
+        That of a passed one stays: its manager goes on listening there.
+        """
+        if not self._is_passed and self.still_ours() == "ours":
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
         self.sock.close()
@@ -293,12 +323,18 @@ class DaemonLock:
         except OSError as error:
             raise Refused(f"{self.path} cannot be looked at: {error.strerror}") from error
 
-    def claim_socket(self, path: Path) -> OwnedSocket:
+    def claim_socket(self, path: Path, passed: socket.socket | None = None) -> OwnedSocket:
         """Bind `path`, removing what a dead daemon left. `Conflict`: somebody answers there.
 
-        `path` is in the runtime directory or in a directory there, which is made.
+        `path` is in the runtime directory or in a directory there, which is made. `passed`: what a
+        service manager has bound there; not taken, and closed, where nobody could reach it any more
+        because its path was removed since.
         """
         self._prepare(path.parent)
+        if passed is not None:
+            if _is_reachable(path):
+                return OwnedSocket(path, passed)
+            passed.close()
         _clear(path)
         return OwnedSocket(path)
 
@@ -344,13 +380,22 @@ def _clear(path: Path) -> None:
         if _answers(path):
             raise Conflict(
                 f"{path}: something answers there already",
-                hint="it is no daemon of this runtime directory; stop it or move it",
+                hint="it is no daemon of this runtime directory; stop it or move it. Where that is "
+                "amend's service, `amend service status` knows it",
             )
         os.unlink(path)
     except FileNotFoundError:
         return
     except OSError as error:
         raise Refused(f"{path} cannot be removed: {error.strerror}") from error
+
+
+def _is_reachable(path: Path) -> bool:
+    """Whether a client's connect gets anywhere. Of what is there otherwise this says nothing."""
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode) and _answers(path)
+    except OSError:
+        return False
 
 
 def _answers(path: Path) -> bool:
@@ -361,20 +406,6 @@ def _answers(path: Path) -> bool:
         except OSError as error:
             return error.errno not in _NOBODY
         return True
-
-
-def sd_notify(state: str, env: Mapping[str, str]) -> None:
-    """Tell systemd, where it listens. Source: sd_notify(3)."""
-    address = env.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    name = "\0" + address[1:] if address.startswith("@") else address
-    with (
-        contextlib.suppress(OSError),
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
-    ):
-        sock.setblocking(False)  # a service manager that does not read is no reason to hang
-        sock.sendto(state.encode(), name)
 
 
 def package_version() -> str:

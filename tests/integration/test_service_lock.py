@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amend.edge.service import API_SOCKET, BACKLOG, DaemonLock, OwnedSocket, sd_notify
+from amend.edge.service import API_SOCKET, BACKLOG, DaemonLock, OwnedSocket
 from amend.errors import Conflict, Refused
 
 # Waits for a starting signal (the end of its stdin), then is a daemon until it is told otherwise.
@@ -269,19 +269,3 @@ def test_a_burst_fits_into_the_queue(runtime: Path) -> None:
 def test_a_path_that_cannot_be_bound_is_refused_with_its_reason(runtime: Path) -> None:
     with pytest.raises(Refused, match="cannot listen"):
         OwnedSocket(runtime / "gone" / API_SOCKET)
-
-
-def test_systemd_is_told_where_it_listens(runtime: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(runtime / "notify"))
-        manager.settimeout(10)
-
-        sd_notify("READY=1", {"NOTIFY_SOCKET": str(runtime / "notify")})
-
-        assert manager.recv(100) == b"READY=1"
-
-
-def test_telling_nobody_is_no_error(runtime: Path) -> None:
-    sd_notify("READY=1", {})
-    sd_notify("READY=1", {"NOTIFY_SOCKET": str(runtime / "gone")})
-    sd_notify("READY=1", {"NOTIFY_SOCKET": "@amend-nobody"})
