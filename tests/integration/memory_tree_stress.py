@@ -41,8 +41,9 @@ from amend.edge.watch.watcher import Watcher
 MODES: Final = ("rename", "inplace")
 INDEX: Final = "index.aicontext"
 
-# In place, a file that was quiet for no time at all is half a file more often than not.
-QUIET_S: Final = {"rename": 0.0, "inplace": 0.05}
+# Half a file of lines is a file of lines: in place it must have been quiet for as long as amend's
+# own pause, which no writer's stall on a busy machine reaches.
+QUIET_S: Final = {"rename": 0.0, "inplace": tree_indexes.QUIET_S}
 
 # So many writes go into one directory: small files make many writes.
 BATCH: Final = 100
@@ -143,8 +144,10 @@ class Writer:
             wrote.removed.add(gone)
             self._edit(index, lambda lines: lines.remove(gone) if gone in lines else None)
         # Mostly in haste; now and then so long that amend writes just when the pause is over.
-        pause_s = QUIET_S[self._mode] + 0.01 if self._chance.random() < 0.1 else 0.0
-        time.sleep(pause_s + self._chance.random() * (0.02 if pause_s else 0.002))
+        if self._chance.random() < 0.05:
+            time.sleep(QUIET_S[self._mode])
+            self._think(0.03)
+        self._think(0.002)
 
     def _describe(self, index: Path, wrote: Wrote, name: str) -> None:
         wrote.lines[name] = said(f"by hand {self._number}")

@@ -151,10 +151,10 @@ def _end_daemon() -> Iterator[None]:
 
 
 TestTree = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=40, stateful_step_count=10)
+TestTree.settings = settings(max_examples=25, stateful_step_count=8)
 
 TestWatchedTree = WatchedMachine.TestCase
-TestWatchedTree.settings = settings(max_examples=20, stateful_step_count=10)
+TestWatchedTree.settings = settings(max_examples=15, stateful_step_count=8)
 
 
 def test_settles_by_daemon() -> None:
@@ -167,12 +167,12 @@ def test_settles_by_daemon() -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     ("machine", "examples"),
-    [(TreeMachine, 4000), (WatchedMachine, 2000), (DaemonMachine, 150)],
+    [(TreeMachine, 2000), (WatchedMachine, 1000), (DaemonMachine, 150)],
     ids=["asked", "watched", "daemon"],
 )
 def test_settles_for_long(machine: type[TreeMachine], examples: int) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples, stateful_step_count=30)
+        machine, settings=settings(max_examples=examples, stateful_step_count=25)
     )
 
 
