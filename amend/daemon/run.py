@@ -159,7 +159,7 @@ class Daemon:
         self._hooks = Hooks(
             tending, answers, captures, settings=self._hook_settings(), on_bug=self._bug
         )
-        exchange = self._exchange or _in_task(self._hooks.exchange)
+        exchange = self._exchange or self._hooks.exchange
         answers.hooks = TimelyExchange(exchange, AGENTS, on_bug=self._bug)
         answers.settle = captures.settle
         return answers.hooks
@@ -316,7 +316,7 @@ def _entries(tending: Tending) -> int:
 def _summary(tending: Tending, config_error: str | None = None) -> str:
     """What a service manager shows about this service, in one line."""
     rejected = f"; the new configuration is wrong: {config_error}" if config_error else ""
-    return f"{len(tending.worktrees)} worktrees, {_entries(tending)} entries{rejected}"
+    return f"worktrees: {len(tending.worktrees)}, entries: {_entries(tending)}{rejected}"
 
 
 def _is_empty(path: Path) -> bool:
@@ -335,15 +335,6 @@ def _give_back_memory() -> None:
     gc.enable()
     with contextlib.suppress(AttributeError):  # glibc only
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _in_task(exchange: Exchange) -> Exchange:
-    """An exchange that asks for its own task, as `asyncio.timeout` does; at some 20 us."""
-
-    async def asked(agent: str, body: bytes) -> bytes:
-        return await asyncio.ensure_future(exchange(agent, body))
-
-    return asked
 
 
 def run_daemon(env: Mapping[str, str], exchange: Exchange | None = None) -> None:
