@@ -406,22 +406,25 @@ class Captures:
         name = self._name(ended, finding, worktree, ranked)
         files = [source.spec for source in version.sources]
         is_written = worktree.cache_file.may_write() is None
+        hooks = self._tending.store.hooks
+
+        def also(version_id: int) -> None:
+            if answer != summary:
+                hooks.save_detail(version_id, answer)
+            hooks.add_exploration(self._exploration(ended, finding, worktree, name, version_id))
+
         known = worktree.memory.put(
             name,
             version,
             topic_payload(summary, files, ended.at),
             Place.COMING if is_written else Place.STORE,
+            also=also,
         )
-        id_ = known.entry.versions[0].id
-        done = self._exploration(ended, finding, worktree, name, id_)
-        store = self._tending.store
-        with store.transaction():
-            if answer != summary:
-                store.hooks.save_detail(id_, answer)
-            store.hooks.add_exploration(done)
+        id_, said = known.entry.versions[0].id, ended.said
         ended.stored = hash((answer, finding.explored))
         self.stored += 1
-        self._on_stored(Stored(done.agent, done.id, done.repo, name, id_, len(files)))
+        agent = said.session.agent
+        self._on_stored(Stored(agent, said.exploration, worktree.id, name, id_, len(files)))
 
     def _name(
         self, ended: _Ended, finding: _Finding, worktree: Worktree, ranked: Sequence[Ranked]

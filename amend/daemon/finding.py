@@ -11,6 +11,7 @@ the memory is never found.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -49,6 +50,7 @@ class Finder:
         self._of: dict[int, EntryName] = {}  # newest version → its entry, as last looked at
         self._outdated: list[EntryName] = []  # to be read again; some may come twice
         self._later: asyncio.TimerHandle | None = None
+        self._seen_revision = -1
 
     def rank(self, question: str, limit: int = 5) -> list[Match]:
         """The entries that the question may be about, best first; at once, and confident only when
@@ -59,11 +61,14 @@ class Finder:
         self._read_later()
         return self._ranked(question, limit)
 
-    async def find(self, question: str, limit: int = 5) -> list[Match]:
-        """As `rank`, once all entries are known."""
+    async def find(
+        self, question: str, limit: int = 5, *, within_s: float | None = None
+    ) -> list[Match]:
+        """As `rank`, once all entries are known, or when the time is over."""
+        until_s = time.monotonic() + within_s if within_s is not None else math.inf
         self._look()
-        while self._outdated:
-            while self._outdated:
+        while self._outdated and time.monotonic() < until_s:
+            while self._outdated and time.monotonic() < until_s:
                 self._read(time.monotonic() + SLICE_S)
                 await asyncio.sleep(0)
             self._look()
@@ -100,6 +105,9 @@ class Finder:
     # -- following the memory --------------------------------------------------------------------
 
     def _look(self) -> None:
+        if self._memory.revision == self._seen_revision:
+            return
+        self._seen_revision = self._memory.revision
         known = self._memory.all_known()
         ids = [each.entry.versions[0].id for each in known.values()]
         if ids == list(self._of):

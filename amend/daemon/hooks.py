@@ -9,8 +9,8 @@ that was not verified after the question came; no answer for a subagent, and non
 exploration has ended.
 """
 
-import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -117,6 +117,7 @@ class Hooks:
         settings: HookSettings,
         on_bug: Callable[[BaseException], object] = lambda error: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.exchanges: dict[str, int] = {}  # by agent
@@ -127,6 +128,7 @@ class Hooks:
         self._captures = captures
         self._on_bug = on_bug
         self._now = now
+        self._monotonic_s = monotonic_s
         self._records = tending.store.hooks
 
     async def exchange(self, agent: str, body: bytes) -> bytes:
@@ -139,8 +141,7 @@ class Hooks:
             question = AGENTS[agent].question(document)
             if question is None:
                 return b""
-            async with asyncio.timeout(ANSWERED_S):
-                answer = await self._answer(question)
+            answer = await self._answer(question, self._monotonic_s() + ANSWERED_S)
             return AGENTS[agent].reply(document, answer)
         except (AmendError, orjson.JSONDecodeError, TimeoutError, OSError):
             self.failed += 1
@@ -149,7 +150,7 @@ class Hooks:
             self._on_bug(error)
         return b""
 
-    async def _answer(self, question: Question) -> Answer:
+    async def _answer(self, question: Question, until_s: float) -> Answer:
         worktree = self._worktree(question.session)
         if worktree is None:
             return NOTHING
@@ -157,9 +158,9 @@ class Hooks:
             case SessionOpened():
                 return await self._opened(question, worktree)
             case PromptGiven():
-                return await self._prompted(question, worktree)
+                return await self._prompted(question, worktree, until_s)
             case ExplorationStarting():
-                return await self._starting(question, worktree)
+                return await self._starting(question, worktree, until_s)
             case FilesEdited():
                 self._edited(question, worktree)
             case ExplorationLaunched():
@@ -223,7 +224,7 @@ class Hooks:
 
     # -- a prompt --------------------------------------------------------------------------------
 
-    async def _prompted(self, question: PromptGiven, worktree: Worktree) -> Answer:
+    async def _prompted(self, question: PromptGiven, worktree: Worktree, until_s: float) -> Answer:
         if question.session.subagent is not None:
             return NOTHING
         here = _at(question.session, worktree)
@@ -240,7 +241,10 @@ class Hooks:
             if (match.name, version.id) not in told:
                 matching.append((self._finding(known, judgement), version.id))
         undermined = await self._undermined(here, worktree)
+        self._in_time(until_s)
         now = self._now()
+        if not matching and not undermined:
+            return self._said("prompt", NOTHING)
         with self._tending.store.transaction(durable=False):
             shown = [(finding.name, version) for finding, version in matching]
             self._records.tell(here, shown, Told.SHOWN, now)
@@ -271,17 +275,21 @@ class Hooks:
 
     # -- an exploration --------------------------------------------------------------------------
 
-    async def _starting(self, question: ExplorationStarting, worktree: Worktree) -> Answer:
+    async def _starting(
+        self, question: ExplorationStarting, worktree: Worktree, until_s: float
+    ) -> Answer:
         if question.agent_type not in self.settings.explorers:
             return NOTHING
         answer = NOTHING
         if question.session.subagent is None and self.settings.explore is not Explore.OFF:
-            answer = await self._known_of(question, worktree)
+            answer = await self._known_of(question, worktree, until_s)
         if not answer.instead:
             self._captures.starting(question)
         return self._said("exploration", answer)
 
-    async def _known_of(self, question: ExplorationStarting, worktree: Worktree) -> Answer:
+    async def _known_of(
+        self, question: ExplorationStarting, worktree: Worktree, until_s: float
+    ) -> Answer:
         here, now = _at(question.session, worktree), self._now()
         ranked = await self._rank(worktree, f"{question.description}\n{question.prompt}")
         match = ranked[0] if ranked and ranked[0].is_clear else None
@@ -290,6 +298,7 @@ class Hooks:
             self._use(here, Use.MISS, None, 0, now)
             return NOTHING
         judgement = await worktree.memory.answer(known)
+        self._in_time(until_s)
         version, checked = judgement.version, self._checked(worktree)
         if version is None:
             return NOTHING
@@ -300,7 +309,7 @@ class Hooks:
             if answering and self._was_answered(here, match.name):
                 return NOTHING  # asked once more: it runs
             if answering:
-                with self._tending.store.transaction():  # a second refusal would be in the way
+                with self._tending.store.transaction(durable=False):
                     told = [(match.name, version.id)]
                     self._records.tell(here, told, Told.INSTEAD, now)
                     self._records.add_use(here, Use.HIT, match.name, cost, now)
@@ -367,11 +376,12 @@ class Hooks:
     async def _rank(self, worktree: Worktree, text: str) -> list[Match]:
         """By all entries where they can be read in time, else by those that were."""
         question = text[:QUESTION_CHARS_MAX]
-        try:
-            async with asyncio.timeout(READ_S):
-                return await worktree.finder.find(question, MATCHES_MAX)
-        except TimeoutError:
-            return worktree.finder.rank(question, MATCHES_MAX)
+        return await worktree.finder.find(question, MATCHES_MAX, within_s=READ_S)
+
+    def _in_time(self, until_s: float) -> None:
+        """Raises `TimeoutError` where the reply would come too late to have been told."""
+        if self._monotonic_s() > until_s:
+            raise TimeoutError
 
     def _finding(self, known: Known, judgement: Judgement, *, whole: bool = False) -> Finding:
         """`whole`: with all that was found out, where that is kept."""

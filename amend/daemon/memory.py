@@ -154,6 +154,7 @@ class Memory:
         self.on_behind: Callable[[], None] = lambda: None  # `catch_up` is due
         self.unwritten: set[EntryName] = set()  # the cache file may not say of these what it should
         self.to_base: set[EntryName] = set()  # of `_unbased`, those that git was not asked about
+        self.revision = 0  # another one: other entries, or other newest versions
         self.marks = 0
         self.restores = 0
         self._store = store
@@ -199,6 +200,9 @@ class Memory:
     def all_known(self) -> Mapping[EntryName, Known]:
         """Also what is on its way out of the cache file."""
         return self._known
+
+    def resting_on(self, sources: Iterable[Source]) -> set[EntryName]:
+        return {name for source in sources for name in self._dependents.of(source)}
 
     def find(self, key: str, kind: Kind | None) -> Known | None:
         for each in (kind,) if kind is not None else Kind:
@@ -455,8 +459,19 @@ class Memory:
 
     # -- learning from the API -------------------------------------------------------------------
 
-    def put(self, name: EntryName, version: Version, payload: bytes, place: Place) -> Known:
-        """Record a version written through the API, durably, and judge it."""
+    def put(
+        self,
+        name: EntryName,
+        version: Version,
+        payload: bytes,
+        place: Place,
+        *,
+        also: Callable[[int], None] = lambda version_id: None,
+    ) -> Known:
+        """Record a version written through the API, durably, and judge it.
+
+        `also`: what else is to be recorded of the version, or nothing of it at all.
+        """
         known = self._known.get(name)
         with self._store.transaction():
             if known is None:
@@ -466,6 +481,7 @@ class Memory:
                 self._remove(known, for_good=True)
                 known = None
             known = self._record(name, known, version, payload, place=place, file_digest=digest)
+            also(known.entry.versions[0].id)
         self.rejudge((name,))
         self.settle()
         self.on_changed()
@@ -747,6 +763,7 @@ class Memory:
         recorded: Recorded | None = None,
     ) -> Known:
         """`recorded`: where and when it was, if not here and now."""
+        self.revision += 1
         row = self._store.save_entry(self.id, name, place=place, file_digest=file_digest)
         self._declined.discard(name)
         at, where = self._now(), self.root
@@ -782,6 +799,7 @@ class Memory:
 
     def _take_up(self, row: EntryRow) -> Known:
         """Bring what the store has of an entry into memory, not judged yet."""
+        self.revision += 1
         entry = Entry(row.name, row.versions)
         file_digest = _same(row.file_digest, row.digests)
         known = Known(
@@ -797,6 +815,7 @@ class Memory:
         at = known.digests.index(digest)
         if at == 0:
             return
+        self.revision += 1
         versions = known.entry.versions
         version = versions[at]
         self._store.promote_version(known.row, version.id)
@@ -819,6 +838,7 @@ class Memory:
             self._store.save_entry(
                 self.id, name, place=Place.FILE, file_digest=b"", removed_at=self._now()
             )
+        self.revision += 1
         del self._known[name]
         self.unwritten.discard(name)
         self._unsaved.pop(name, None)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from amend.agents.install_trust import _hash, _snake
 from amend.agents.installing import TARGETS, Bound, Client, Target, bounds, groups
 from amend.cli import hooks_canary, hooks_files
 from amend.cli.hooks_canary import run as run_hook
@@ -24,7 +25,6 @@ from amend.edge.files.exchange import FileDoor
 from amend.edge.service import runtime_dir
 from amend.formats.agent_settings import add_hooks, own_hooks
 from tests.foreign_settings import FOREIGN, REFUSED
-from tests.unit.test_installing import RECORDED
 
 CLAUDE, CODEX = TARGETS["claude"], TARGETS["codex"]
 
@@ -589,9 +589,13 @@ def test_status_knows_whether_codex_trusts_the_hooks(
     amend("install", "codex")
     assert "5 not trusted yet" in amend("status", "codex", code=1)
 
-    home = str(private_home).encode()
-    config = RECORDED.replace(b"/home/ada", home)
-    (private_home / ".codex/config.toml").write_bytes(config)
+    path = private_home / ".codex/hooks.json"
+    states = [
+        f'[hooks.state."{path}:{_snake(h.event)}:{h.group}:{h.handler}"]\n'
+        f'trusted_hash = "{_hash(h)}"\n'
+        for h in own_hooks(path.read_bytes())
+    ]
+    (private_home / ".codex/config.toml").write_text("\n".join(states))
     assert "installed, through nc; 5 trusted" in amend("status", "codex")
 
     amend("install", "codex", "--client", "curl")

@@ -50,7 +50,9 @@ class Finding:
     def rank(self, question: str, limit: int = 5) -> list[Match]:
         return self.found[:limit]
 
-    async def find(self, question: str, limit: int = 5) -> list[Match]:
+    async def find(
+        self, question: str, limit: int = 5, *, within_s: float | None = None
+    ) -> list[Match]:
         return self.rank(question, limit)
 
     def warm(self) -> None:
@@ -349,6 +351,18 @@ async def test_the_end_of_an_exploration_is_captured_and_says_nothing(world: Wor
         "ExplorationLaunched",
         "ExplorationEnded",
     ]
+
+
+async def test_what_comes_too_late_was_not_told(world: World) -> None:
+    world.finder.finds(AUTH)
+    times = iter([0.0, 1.0, 2.0, 2.0])
+    world.hooks._monotonic_s = lambda: next(times)
+
+    late = await world.explore("toolu_1")
+    next_one = await world.explore("toolu_2")
+
+    assert late == {}
+    assert next_one["permissionDecision"] == "deny"
 
 
 # -- edits -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ def test_a_command_is_one_line_says_whose_it_is_and_is_told_from_others(
 
 def test_the_nc_command_is_as_short_as_can_be() -> None:
     assert command(CLAUDE, Client.NC, Bound.AGENT, RUNTIME) == (
+        "[ -S /run/user/1000/amend/hooks/claude.sock ] && "
         "o=$(nc -N -w 1 -U /run/user/1000/amend/hooks/claude.sock 2>/dev/null) && "
         'case $o in \\{*\\}) printf %s "$o";; esac; exit 0 # amend hook'
     )
@@ -114,7 +116,9 @@ def test_a_socket_whose_path_is_no_utf_8_is_refused() -> None:
 
 PATH = "/home/ada/.codex/hooks.json"
 
-# As Codex 0.171.0 wrote it after "Trust all and continue".
+# As Codex 0.171.0 wrote it after "Trust all and continue", to commands that did not look for the
+# socket first (`recorded`).
+IS_THERE = "[ -S /run/user/1000/amend/hooks/codex.sock ] && "
 RECORDED = b"""
 model = "gpt-5.1-codex"
 
@@ -141,24 +145,29 @@ def codex_hooks(client: Client = Client.NC) -> tuple[OwnHook, ...]:
     return own_hooks(add_hooks(None, groups(CODEX, everywhere(CODEX, client), RUNTIME)))
 
 
+def recorded(client: Client = Client.NC) -> tuple[OwnHook, ...]:
+    hooks = codex_hooks(client)
+    return tuple(replace(hook, command=hook.command.replace(IS_THERE, "")) for hook in hooks)
+
+
 def test_hooks_that_codex_trusts_are_known_by_their_hash() -> None:
     states = states_in(RECORDED)
 
-    assert {trust_of(hook, PATH, states) for hook in codex_hooks()} == {Trust.TRUSTED}
+    assert {trust_of(hook, PATH, states) for hook in recorded()} == {Trust.TRUSTED}
 
 
 def test_a_hook_that_changed_since_or_is_elsewhere_is_not_trusted() -> None:
     states = states_in(RECORDED)
 
     assert {trust_of(h, PATH, states) for h in codex_hooks(Client.CURL)} == {Trust.CHANGED}
-    assert {trust_of(h, "/other", states) for h in codex_hooks()} == {Trust.UNTRUSTED}
-    assert {trust_of(h, PATH, {}) for h in codex_hooks()} == {Trust.UNTRUSTED}
+    assert {trust_of(h, "/other", states) for h in recorded()} == {Trust.UNTRUSTED}
+    assert {trust_of(h, PATH, {}) for h in recorded()} == {Trust.UNTRUSTED}
 
 
 def test_a_hook_that_was_switched_off_is_told_apart() -> None:
     states = states_in(RECORDED.replace(b"trusted_hash", b"enabled = false\ntrusted_hash"))
 
-    assert {trust_of(hook, PATH, states) for hook in codex_hooks()} == {Trust.OFF}
+    assert {trust_of(hook, PATH, states) for hook in recorded()} == {Trust.OFF}
 
 
 @pytest.mark.parametrize("config", [b"", b"hooks = 1", b"[hooks]\nstate = []", b"[a]\nb = 1"])
