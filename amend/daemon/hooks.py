@@ -354,18 +354,16 @@ class Hooks:
                 if not sources:
                     continue
                 memory = other.memory
-                fresh = {
-                    name
-                    for name in memory.resting_on(sources)
-                    if (known := memory.known(name)) and known.judgement.verdict is Verdict.FRESH
-                }
                 memory.touched(sources)
+                # The watch may have told of the edit already: what counts is why it is stale.
+                specs = {source.spec for source in sources}
                 lost = [
                     (name, known.judgement.version.id)
-                    for name in fresh
+                    for name in memory.resting_on(sources)
                     if (known := memory.known(name)) is not None
                     and known.judgement.verdict is Verdict.STALE
                     and known.judgement.version is not None
+                    and any(cause.source in specs for cause in known.judgement.causes)
                 ]
                 if other is worktree and lost:
                     with self._tending.store.transaction(durable=False):

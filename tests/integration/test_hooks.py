@@ -387,6 +387,17 @@ async def test_an_edit_is_applied_at_once_and_named_at_the_next_prompt_once(worl
     assert second == {}
 
 
+async def test_an_edit_that_the_watch_saw_first_is_named_as_well(world: World) -> None:
+    world.finder.finds(AUTH)
+    await world.context(world.claude.prompt("auth"))
+    world.repository.write("auth.py", "edited by the session\n")
+    world.worktree.memory.touched([Source(SourceKind.FILE, b"auth.py")])  # type: ignore[arg-type]
+
+    await world.ask(world.claude.after_edit("auth.py"))
+
+    assert "is no longer true" in await world.context(world.claude.prompt("go on"))
+
+
 async def test_what_the_session_was_not_shown_is_not_named(world: World) -> None:
     world.repository.write("auth.py", "edited by the session\n")
 
