@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "memory": "amend.cli.memory:memory",
     "hooks": "amend.cli.hooks:hooks",
     "watch": "amend.cli.watching:watch",
+    "top": "amend.cli.top:top",
     "config": "amend.cli.settings:config",
     "demo": "amend.cli.demo:demo",
     "completion": "amend.cli.completion:completion",
