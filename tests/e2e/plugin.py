@@ -21,5 +21,5 @@ def plugin(stage: Stage, seen: Seen) -> None:
     )
     said = (done.stdout + done.stderr).replace(str(plugin_dir()), "amend/plugin").splitlines()
     # What it resolves, each hook's command among it, is long and passes.
-    shown = "\n".join(line for line in said if done.returncode or line[:1] in "✔⚠✘")
+    shown = "\n".join(line for line in said if line and (done.returncode or line[0] in "✔⚠✘"))
     seen.that("`claude plugin validate --strict` passes", done.returncode == 0, shown)

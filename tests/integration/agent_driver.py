@@ -320,6 +320,10 @@ class ClaudeSession:
         """What happens in a subagent is answered with nothing: it would make it run again."""
         assert self.hooks.tell(document) == {}
 
+    def stop_again(self, subagent: str, found: str) -> None:
+        """As after a message to a subagent that had ended."""
+        self._inside(self.place.stop(subagent, text=found))
+
     def prompt_of(self, status: str, subagent: str, call: str, result: str = "") -> str:
         """The end of a background task, which the client gives to the session as a prompt."""
         return self._context(self.place.notification(status, subagent, call, result))

@@ -331,6 +331,37 @@ def test_an_edit_beside_the_lines_that_were_read_leaves_a_finding_true(
     assert "| Tokens live in" in session.explore(TASK, [], "").refused
 
 
+def test_a_session_is_told_once_that_its_own_edit_undermined_what_it_was_told(
+    stage: Stage, claude: ClaudeCode
+) -> None:
+    claude.session().explore(TASK, [reads("src/auth.py"), reads("src/session.py")], FOUND)
+    key = entry(stage, claude.root)["key"]
+    session = claude.session()
+    ask = "Where does login get the session tokens of users from?"
+
+    shown = session.prompt(ask)
+    again = session.prompt(ask)
+    session.edit("src/auth.py", "return token", "return token, user")
+    after = session.prompt("Now write a test for that, please.")
+    later = session.prompt("Now write a test for that, please.")
+
+    assert "Tokens live in the dictionary TOKENS" in shown
+    assert again == ""
+    assert f"{key}, which this session was told, is no longer true: src/auth.py: " in after
+    assert f"`amend put {key} src/auth.py src/session.py --summary" in after
+    assert later == ""
+
+
+def test_the_last_word_of_a_subagent_that_goes_on_counts(stage: Stage, claude: ClaudeCode) -> None:
+    session = claude.session()
+    first = session.explore(TASK, [reads("src/auth.py")], FOUND)
+    stage.daemon.sync()
+
+    session.stop_again(first.subagent, "Login is in src/auth.py, tokens are never revoked.")
+
+    assert entry(stage, claude.root)["summary"].endswith("tokens are never revoked.")
+
+
 # -- no daemon worth the name ------------------------------------------------------------------
 
 # An agent and a hook client; Codex has its own forms of the same commands.
