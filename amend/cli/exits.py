@@ -12,6 +12,7 @@ class Exit(IntEnum):
     MISSING = 4
     UNKNOWN = 5
     BUG = 70  # EX_SOFTWARE of sysexits.h
+    CONFIG = 78  # EX_CONFIG, of `run` alone: a service manager need not try again
     INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 

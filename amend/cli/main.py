@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "hooks": "amend.cli.hooks:hooks",
     "watch": "amend.cli.watching:watch",
     "top": "amend.cli.top:top",
+    "service": "amend.cli.service:service",
     "config": "amend.cli.settings:config",
     "demo": "amend.cli.demo:demo",
     "completion": "amend.cli.completion:completion",
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except click.ClickException as error:
-        return _told(_usage_text(error), _usage_hint(error), Exit.USAGE)
+        return told(_usage_text(error), _usage_hint(error), Exit.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -120,14 +121,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.ERROR  # as click has it where it notices first
     except AmendError as error:
-        return _told(error.message, error.hint, Exit.ERROR)
+        return told(error.message, error.hint, Exit.ERROR)
     except Exception as error:
         _report_bug(error)
         return Exit.BUG
     return code if isinstance(code, int) else Exit.OK
 
 
-def _told(message: str, hint: str, code: Exit) -> Exit:
+def told(message: str, hint: str, code: Exit) -> Exit:
+    """`code`, once an expected error has been printed."""
     from amend.cli.show import clean
 
     for line in message.splitlines():

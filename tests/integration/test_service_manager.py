@@ -1,5 +1,6 @@
 """A real daemon under a stand-in for the service manager: what it tells, and when it stops."""
 
+import json
 import os
 import signal
 import socket
@@ -127,10 +128,8 @@ def test_it_says_ready_when_queries_work_and_not_before(
 ) -> None:
     repo = git("shop", {"a.py": "one\n", ".gitignore": ".agent-cache.json\n"})
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    repo.write(
-        ".agent-cache.json",
-        '{"topics": {"auth": {"ts": "%s", "summary": "in a.py", "files": ["a.py"]}}}' % stamp,
-    )
+    entry = {"ts": stamp, "summary": "in a.py", "files": ["a.py"]}
+    repo.write(".agent-cache.json", json.dumps({"topics": {"auth": entry}}))
     daemon = Daemon(tmp_path / "base")
     config = daemon.base / "config.toml"
     config.unlink()
