@@ -139,7 +139,8 @@ def command(target: Target, client: Client, bound: Bound, runtime: str) -> str:
     socket = api_socket(runtime) if client is Client.CURL else hook_socket(target, runtime)
     # Without a daemon no program is started: the shell's own test costs next to nothing.
     is_there = f"[ -S {shlex.quote(socket)} ]"
-    script = f'{is_there} && o=$({ask} 2>/dev/null) && case $o in \\{{*\\}}) printf %s "$o";; esac; exit 0'
+    told = 'case $o in \\{*\\}) printf %s "$o";; esac'
+    script = f"{is_there} && o=$({ask} 2>/dev/null) && {told}; exit 0"
     if not target.has_shell:
         script = f"sh -c {shlex.quote(script)}"
     return f"{script} {SENTINEL}"

@@ -5,6 +5,7 @@ answer of these into its own words. Paths are text as the agent gives it, absolu
 the session's directory.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -110,3 +111,11 @@ class Answer:
 
 
 NOTHING = Answer()
+
+
+def digest_of(description: str, prompt: str) -> bytes:
+    """Stands for a task, whatever its case and white space; b"" where the prompt is not told."""
+    if not prompt.strip():
+        return b""
+    words = " ".join(f"{description}\n{prompt}".casefold().split())
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).digest()

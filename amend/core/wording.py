@@ -131,8 +131,9 @@ def head_start_text(finding: Finding, checked: Checked) -> str:
             f"An earlier finding, {_word(finding.name.key)}{_written(finding)}, no longer holds"
             f" as a whole. Changed since:"
         )
-        lines += [f"{_BAR}{why(cause)}" for cause in finding.causes[:_CAUSES_MAX]]
-        lines += _more(len(finding.causes) - _CAUSES_MAX)
+        causes = _one_a_source(finding.causes)
+        lines += [f"{_BAR}{why(cause)}" for cause in causes[:_CAUSES_MAX]]
+        lines += _more(len(causes) - _CAUSES_MAX)
         if verified:
             lines.append(f"Unchanged, so verified: {_listed(verified)}")
         lines.append("It said:")
@@ -148,8 +149,9 @@ def head_start_text(finding: Finding, checked: Checked) -> str:
 
 
 def whys(causes: Sequence[Cause]) -> str:
-    said = [why(cause) for cause in causes[:3]]
-    rest = len(causes) - len(said)
+    each = _one_a_source(causes)
+    said = [why(cause) for cause in each[:3]]
+    rest = len(each) - len(said)
     return "; ".join(said) + (f"; and {rest} more" if rest > 0 else "") if said else "changed"
 
 
@@ -175,6 +177,11 @@ def why(cause: Cause) -> str:
     commit = cause.commit
     by = f" by commit {commit.oid[:_OID_CHARS]} ({_word(commit.subject)})" if commit else ""
     return f"{where}: {said}{by}" if where else f"{said}{by}"
+
+
+def _one_a_source(causes: Sequence[Cause]) -> list[Cause]:
+    """The first of each: that a file changed says enough, which of its lines did is to be seen."""
+    return list({cause.source: cause for cause in reversed(causes)}.values())[::-1]
 
 
 # -- the frame -------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from amend.core.agent import (
     ExplorationLaunched,
     ExplorationStarting,
     Session,
+    digest_of,
 )
 from amend.core.capturing import Ranked, entry_for, key_for, own_path, summary_of
 from amend.core.explored import Explored, Meta
@@ -433,6 +434,10 @@ class Captures:
         before = self._tending.store.hooks.exploration(said.session.agent, said.exploration)
         if before is not None and before[0] == worktree.id:
             return before[1]
+        asked = digest_of(finding.description, finding.prompt)
+        same = self._tending.store.hooks.found_by(worktree.id, asked)
+        if same is not None and same.kind is Kind.TOPIC:
+            return same
         matching = entry_for(finding.task, ranked)
         if matching is not None and memory.known(matching) is not None:
             return matching
@@ -452,6 +457,7 @@ class Captures:
             repo=worktree.id,
             name=name,
             version=version,
+            asked=digest_of(finding.description, finding.prompt),
             task=finding.task,
             tokens=explored.tokens.total,
             seconds=max(0.0, seconds),

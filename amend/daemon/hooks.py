@@ -31,6 +31,7 @@ from amend.core.agent import (
     Question,
     Session,
     SessionOpened,
+    digest_of,
 )
 from amend.core.matching import Match
 from amend.core.model import (
@@ -291,8 +292,7 @@ class Hooks:
         self, question: ExplorationStarting, worktree: Worktree, until_s: float
     ) -> Answer:
         here, now = _at(question.session, worktree), self._now()
-        ranked = await self._rank(worktree, f"{question.description}\n{question.prompt}")
-        match = ranked[0] if ranked and ranked[0].is_clear else None
+        match = await self._match(question, worktree)
         known = worktree.memory.known(match.name) if match is not None else None
         if match is None or known is None:
             self._use(here, Use.MISS, None, 0, now)
@@ -320,6 +320,15 @@ class Hooks:
         if _is_true_in_part(judgement):
             return self._told(head_start_text(finding, checked))
         return NOTHING
+
+    async def _match(self, question: ExplorationStarting, worktree: Worktree) -> Match | None:
+        """What the task is clearly about: what it found the last time, or what fits its words."""
+        asked = digest_of(question.description, question.prompt)
+        name = self._records.found_by(worktree.id, asked)
+        if name is not None and worktree.memory.known(name) is not None:
+            return Match(name, 1.0, True, True, ("the same task",))
+        ranked = await self._rank(worktree, f"{question.description}\n{question.prompt}")
+        return ranked[0] if ranked and ranked[0].is_clear else None
 
     def _told(self, text: str) -> Answer:
         if self.settings.explore is Explore.INFORM:

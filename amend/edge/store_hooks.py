@@ -35,10 +35,12 @@ CREATE TABLE told (             -- what a session was told of an entry, or did t
 CREATE TABLE explorations (     -- what was stored of them, and what it had cost to find out
     agent TEXT NOT NULL, id TEXT NOT NULL, session TEXT NOT NULL, repo TEXT NOT NULL,
     kind TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL,
+    asked BLOB NOT NULL,        -- `core.agent.digest_of` of the whole task; empty: not known
     task TEXT NOT NULL, tokens INTEGER NOT NULL, seconds REAL NOT NULL, at TEXT NOT NULL,
     PRIMARY KEY (agent, id)
 ) WITHOUT ROWID;
 CREATE INDEX explorations_by_entry ON explorations(repo, kind, key);
+CREATE INDEX explorations_by_task ON explorations(repo, asked);
 CREATE TABLE uses (             -- what became of each question
     n INTEGER PRIMARY KEY AUTOINCREMENT,
     at TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, repo TEXT NOT NULL,
@@ -78,6 +80,7 @@ class Exploration:
     repo: str
     name: EntryName
     version: int
+    asked: bytes
     task: str
     tokens: int
     seconds: float
@@ -150,7 +153,7 @@ class HookRecords:
     def add_exploration(self, done: Exploration) -> None:
         """One that ended again replaces what it was. Inside a transaction."""
         self._db.execute(
-            "INSERT OR REPLACE INTO explorations VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT OR REPLACE INTO explorations VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 done.agent,
                 done.id,
@@ -159,6 +162,7 @@ class HookRecords:
                 done.name.kind.value,
                 done.name.key,
                 done.version,
+                done.asked,
                 done.task,
                 done.tokens,
                 done.seconds,
@@ -172,6 +176,15 @@ class HookRecords:
             "SELECT repo, kind, key, version FROM explorations WHERE agent=? AND id=?", (agent, id_)
         ).fetchone()
         return (row[0], EntryName(Kind(row[1]), row[2]), row[3]) if row is not None else None
+
+    def found_by(self, repo: str, asked: bytes) -> EntryName | None:
+        """The entry that the last exploration of this very task was stored as."""
+        row = self._db.execute(
+            "SELECT kind, key FROM explorations WHERE repo=? AND asked=? AND asked<>x''"
+            " ORDER BY at DESC LIMIT 1",
+            (repo, asked),
+        ).fetchone()
+        return EntryName(Kind(row[0]), row[1]) if row is not None else None
 
     def cost(self, repo: str, name: EntryName) -> int | None:
         """The tokens that finding out the entry took the last time; None where nobody knows."""

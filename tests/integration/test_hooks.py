@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 import pytest
 
-from amend.core.agent import Question
+from amend.core.agent import Question, digest_of
 from amend.core.matching import Match
 from amend.core.model import EntryName, Kind, Place, Source, SourceKind, Version
 from amend.daemon.answers import Answers
 from amend.daemon.hooks import Hooks, HookSettings
 from amend.daemon.tending import Options, Tending
 from amend.edge.store import Store
-from amend.edge.store_hooks import Use
+from amend.edge.store_hooks import Exploration, Use
 from amend.formats.agent_cache import topic_payload
 from amend.formats.config import EXPLORERS, Explore
 from tests.agent_exchanges import ClaudePlace, CodexPlace
@@ -351,6 +351,24 @@ async def test_the_end_of_an_exploration_is_captured_and_says_nothing(world: Wor
         "ExplorationLaunched",
         "ExplorationEnded",
     ]
+
+
+async def test_the_very_same_task_is_known_whatever_words_its_finding_has(world: World) -> None:
+    asked = digest_of("Explore the code", "Find everything out.")
+    known = world.worktree.memory.known(AUTH)
+    assert known is not None
+    version, repo = known.entry.versions[0].id, world.worktree.id
+    now = datetime.now(UTC)
+    done = Exploration("claude", "a1", "s", repo, AUTH, version, asked, "task", 9, 1.0, now)
+    with world.store.transaction():
+        world.store.hooks.add_exploration(done)
+
+    told = await world.explore(description="explore  the code", prompt="find everything OUT.")
+    other = await world.explore("toolu_2", description="Explore the code", prompt="Something else.")
+
+    assert told["permissionDecision"] == "deny"
+    assert other == {}
+    assert world.store.hooks.totals()["hit"] == (1, 9)
 
 
 async def test_what_comes_too_late_was_not_told(world: World) -> None:

@@ -273,7 +273,7 @@ def test_an_opening_tells_when_the_last_one_was() -> None:
 
 def test_an_exploration_that_ends_again_replaces_what_it_was() -> None:
     store = Store(":memory:")
-    done = Exploration("claude", "a1", "s", "r", AUTH, 1, "explore auth", 50_000, 12.5, NOW)
+    done = Exploration("claude", "a1", "s", "r", AUTH, 1, b"t", "explore auth", 50_000, 12.5, NOW)
 
     with store.transaction():
         store.hooks.add_exploration(done)
@@ -282,6 +282,9 @@ def test_an_exploration_that_ends_again_replaces_what_it_was() -> None:
     assert store.hooks.exploration("claude", "a1") == ("r", AUTH, 2)
     assert store.hooks.cost("r", AUTH) == 60_000
     assert store.hooks.cost("r", ROUTES) is None
+    assert store.hooks.found_by("r", b"t") == AUTH
+    assert store.hooks.found_by("r", b"other") is None
+    assert store.hooks.found_by("r", b"") is None
 
 
 def test_the_ledger_counts_what_was_used_and_saved() -> None:
