@@ -148,9 +148,10 @@ class World:
         text: str = FOUND,
         began: timedelta = LATER,
         cwd: str | Path = "",
+        prompt: str = TASK,
     ) -> None:
         """From its beginning to its end."""
-        self.starting(f"call-{exploration}")
+        self.starting(f"call-{exploration}", prompt=prompt)
         self.launched(f"call-{exploration}", exploration)
         self.write(exploration, *steps, say(text), began=began, cwd=cwd)
         self.stopped(exploration, text, directory=cwd)
@@ -554,9 +555,20 @@ async def test_a_finding_goes_into_the_entry_that_the_task_matches(world: World)
 async def test_two_tasks_of_one_name_have_two_entries(world: World) -> None:
     await world.explore(world.read("src/auth.py"))
 
-    await world.explore(world.read("src/db.py"), exploration="e2", text="Now in the db.")
+    await world.explore(
+        world.read("src/db.py"), exploration="e2", text="Now in the db.", prompt="And the db?"
+    )
 
     assert world.keys == ["auth", "auth-2"]
+
+
+async def test_the_very_same_task_goes_into_the_entry_it_went_into_before(world: World) -> None:
+    await world.explore(world.read("src/auth.py"))
+
+    await world.explore(world.read("src/db.py"), exploration="e2", text="Now in the db.")
+
+    assert world.keys == ["auth"]
+    assert world.files() == ["src/db.py"]
 
 
 # -- what is not stored ----------------------------------------------------------------------------
