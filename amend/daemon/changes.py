@@ -23,6 +23,9 @@ from amend.formats.times import rfc3339
 # some 5 MB; who was away for longer looks at everything once.
 KEPT_MAX: Final = 4_096
 
+# At some 10 µs each; a branch switch may bring thousands.
+SAVED_AT_ONCE: Final = 200
+
 # A listener that reads nothing for this many changes is dropped and resumes by its last clock.
 QUEUED_MAX: Final = 10_000
 
@@ -84,8 +87,9 @@ class Changes:
             self._unsaved.append(kept)
 
     def save(self) -> None:
-        """Write what was published since into the store; the caller holds a transaction."""
-        unsaved, self._unsaved = self._unsaved, []
+        """Write some of what was published since into the store, inside a transaction; see
+        `unsaved` for whether that was all."""
+        unsaved, self._unsaved = self._unsaved[:SAVED_AT_ONCE], self._unsaved[SAVED_AT_ONCE:]
         self._store.add_changes(
             ChangeRow(
                 kept.clock,

@@ -493,6 +493,8 @@ class Tending:
                 self.store.save_verdicts(rows)
                 if self.changes is not None:
                     self.changes.save()
+        if self.changes is not None and self.changes.unsaved:
+            self._save_soon()
 
     async def sync(self) -> None:
         """Return when everything written before the call is reflected, git's answers included."""
@@ -543,7 +545,10 @@ class Tending:
         for task in (*self._tasks.values(), *self._large):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *self._large, return_exceptions=True)
+        self._loop = None  # no timer is left behind
         self.save()
+        while self.changes is not None and self.changes.unsaved:
+            self.save()
         for tree in self._trees.values():
             tree.stop()
         for worktree in self.worktrees.values():
