@@ -53,6 +53,14 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
+class LogTo(StrEnum):
+    """Whether the log is also kept in a file, `log/amend.log` in the state directory."""
+
+    AUTO = "auto"  # when stderr is neither a terminal nor the journal's
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class EvidenceRule(StrEnum):
     LENIENT = "lenient"  # drift keeps an entry fresh
     STRICT = "strict"  # any byte counts
@@ -134,6 +142,7 @@ class _Table(BaseModel):
 class Daemon(_Table):
     log_level: LogLevel = LogLevel.INFO
     log_format: LogFormat = LogFormat.AUTO
+    log_file: LogTo = LogTo.AUTO
 
 
 class Policy(_Table):

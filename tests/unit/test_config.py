@@ -17,6 +17,7 @@ from amend.formats.config import (
     Explore,
     LogFormat,
     LogLevel,
+    LogTo,
     parse,
 )
 
@@ -49,6 +50,7 @@ def test_every_setting_is_taken() -> None:
         [daemon]
         log_level = "debug"
         log_format = "console"
+        log_file = "never"
         [policy]
         on_stale = "evict"
         evidence = "strict"
@@ -71,6 +73,7 @@ def test_every_setting_is_taken() -> None:
 
     assert config.daemon.log_level is LogLevel.DEBUG
     assert config.daemon.log_format is LogFormat.CONSOLE
+    assert config.daemon.log_file is LogTo.NEVER
     assert config.policy.on_stale is OnStale.EVICT
     assert config.policy.evidence is EvidenceRule.STRICT
     assert config.policy.write_tracked is True
@@ -108,6 +111,7 @@ def test_the_example_names_every_setting() -> None:
         *(
             "log_level",
             "log_format",
+            "log_file",
             "on_stale",
             "evidence",
             "write_tracked",
@@ -129,8 +133,8 @@ def test_the_example_names_every_setting() -> None:
         ("[daemon]\nlog_level = 3", "daemon.log_level is 3, must be one of debug, info, warning, "),
         (
             '[daemon]\nlog_lvel = "info"',
-            "daemon.log_lvel is 'info', must be one of the settings log_format, log_level; "
-            "did you mean log_level?",
+            "daemon.log_lvel is 'info', must be one of the settings log_file, log_format, "
+            "log_level; did you mean log_level?",
         ),
         (
             "[polcy]\nx = 1",
