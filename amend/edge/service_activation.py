@@ -51,9 +51,11 @@ def take_passed(env: Mapping[str, str], agents: Iterable[str]) -> list[Passed]:
     They are this process's from now on, and its children hear nothing of them. Raises `Refused`
     for what is no listening Unix stream socket; then all are closed.
     """
-    fds = list(_from_systemd(env))
-    for name in _VARIABLES:
-        os.environ.pop(name, None)
+    try:
+        fds = list(_from_systemd(env))
+    finally:
+        for name in _VARIABLES:
+            os.environ.pop(name, None)
     if not fds and sys.platform == "darwin":
         library = ctypes.CDLL(None)
         fds = list(from_launchd(library, (API_NAME, *map(hook_name, agents))))

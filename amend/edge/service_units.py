@@ -30,6 +30,8 @@ _SANE_PATH: Final = ("/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin")
 _MARK: Final = "Written by `amend service install` (checksum {})"
 _MARKED: Final = re.compile(rb"^.*Written by `amend service install` \(checksum ([0-9a-f]+)\).*\n")
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+=:,-]+")
+
 # A dozen hex digits tell an edited file from an untouched one; nobody forges them.
 _CHECKSUM_CHARS: Final = 12
 
@@ -170,7 +172,9 @@ def service_unit(setup: Setup) -> bytes:
     if setup is COPIED:
         command = " ".join(setup.command)
     else:
-        command = " ".join(_quoted(word).replace("$", "$$") for word in setup.command)
+        # systemd takes no program whose path has quotes or spaces in it, as arguments may.
+        through = () if _PLAIN.fullmatch(setup.command[0]) else ("/usr/bin/env",)
+        command = " ".join(_quoted(word).replace("$", "$$") for word in through + setup.command)
     environment = "".join(
         f"Environment={_quoted(f'{name}={value}', always=True)}\n"
         for name, value in setup.variables.items()
@@ -200,7 +204,7 @@ def _escaped(text: str) -> str:
 def _quoted(word: str, *, always: bool = False) -> str:
     """As systemd.syntax(7) reads it; plain where that says the same."""
     text = _escaped(word)
-    if not always and re.fullmatch(r"[A-Za-z0-9_./@%+=:,-]+", text):
+    if not always and _PLAIN.fullmatch(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
