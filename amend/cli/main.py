@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "hooks": "amend.cli.hooks:hooks",
     "watch": "amend.cli.watching:watch",
     "top": "amend.cli.top:top",
+    "ui": "amend.cli.ui:ui",
     "service": "amend.cli.service:service",
     "config": "amend.cli.settings:config",
     "demo": "amend.cli.demo:demo",
