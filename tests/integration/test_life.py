@@ -1,0 +1,299 @@
+"""What a daemon lives through: sleep, clocks that are set, a watch that is deaf, a foreign
+environment, a configuration that changes under it."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amend.daemon.lapses import (
+    DEAF_TICKS,
+    SLEPT_S,
+    STEPPED_S,
+    WATCH_CHECK_TICKS,
+    Clocks,
+    Lapse,
+    Lapses,
+    lapse_between,
+    read_clocks,
+)
+from amend.daemon.logs import Log
+from amend.daemon.tending import Options, Tending
+from amend.edge.files.look import RACY_NS, look_at_file
+from amend.edge.store import Store
+from amend.edge.watch.watcher import Watcher
+from tests.conftest import Repository
+from tests.integration.serve_fakes import until
+
+# -- sleep and clocks ------------------------------------------------------------------------------
+
+_SECONDS = st.floats(0, 1e9)
+
+
+class Machine:
+    """Its clocks, in a test's hands."""
+
+    def __init__(self) -> None:
+        self.now = Clocks(awake_s=1000.0, passed_s=1000.0, wall_s=1.9e9)
+
+    def read(self) -> Clocks:
+        return self.now
+
+    def work(self, seconds: float) -> None:
+        now = self.now
+        self.now = Clocks(now.awake_s + seconds, now.passed_s + seconds, now.wall_s + seconds)
+
+    def sleep(self, seconds: float) -> None:
+        awake_s = self.now.awake_s
+        self.work(seconds)
+        self.now = replace(self.now, awake_s=awake_s)
+
+    def set_clock(self, by_s: float) -> None:
+        self.now = replace(self.now, wall_s=self.now.wall_s + by_s)
+
+
+@given(_SECONDS, st.floats(0, 1e7), st.floats(-1e9, 1e9))
+def test_a_sleep_is_no_step_and_a_step_no_sleep(worked: float, slept: float, set_by: float) -> None:
+    machine = Machine()
+    before = machine.now
+
+    machine.work(worked)
+    machine.sleep(slept)
+    machine.set_clock(set_by)
+    lapse = lapse_between(before, machine.now) or Lapse(0, 0)
+
+    near = pytest.approx
+    assert lapse.slept_s == near(slept if slept >= SLEPT_S else 0, abs=1e-3) or slept == near(
+        SLEPT_S, abs=1e-3
+    )
+    assert lapse.stepped_s == near(set_by if abs(set_by) >= STEPPED_S else 0, abs=1e-3) or abs(
+        set_by
+    ) == near(STEPPED_S, abs=1e-3)
+
+
+def test_the_clocks_of_this_machine_show_no_lapse() -> None:
+    assert lapse_between(read_clocks(), read_clocks()) is None
+
+
+class Living:
+    """A tended repository whose daemon is told of ticks by the test."""
+
+    def __init__(self, root: Path, log_path: Path, *, listens: bool = True) -> None:
+        self.watch = Watcher()
+        store = Store(":memory:")
+        self.tending = Tending(store, None, self.watch, Options(), inline_bytes_max=None)
+        self.worktree = self.tending.add(os.fsencode(root))
+        self.tending.start(asyncio.get_running_loop())
+        self.machine = Machine()
+        self.lapsed = 0
+        self.retried = 0
+        self._log_path = log_path
+        self._log_file = log_path.open("wb")
+        log = Log(fd=self._log_file.fileno())
+        self.lapses = Lapses(
+            self.tending, log, self._on_lapse, listens=listens, read=self.machine.read
+        )
+        retry = self.watch.retry_unwatched
+
+        def retried() -> None:
+            self.retried += 1
+            retry()
+
+        self.watch.retry_unwatched = cast("Any", retried)  # type: ignore[method-assign]
+
+    def _on_lapse(self) -> None:
+        self.lapsed += 1
+
+    def tick(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.machine.work(10)
+            self.lapses.tick()
+
+    def deafen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for backend in self.watch._backends.values():
+            loop.remove_reader(cast("Any", backend)._kernel.fd)
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["event.name"] for line in self._log_path.read_text().splitlines()]
+
+    async def close(self) -> None:
+        self.lapses.close()
+        await self.tending.stop()
+        self.tending.store.close()
+        self._log_file.close()
+
+
+@pytest.fixture
+async def living(tmp_path: Path, git: Callable[..., Repository]) -> Any:
+    repo = git("shop", {"a.py": "one\n"})
+    now = datetime.now(UTC).isoformat()
+    entry = {"ts": now, "summary": "in a.py", "files": ["a.py"]}
+    repo.write(".agent-cache.json", json.dumps({"topics": {"auth": entry}}))
+    made = Living(repo.root, tmp_path / "log")
+    await made.tending.sync()  # git has said what the entry rests on
+    yield made
+    await made.close()
+
+
+async def test_everything_is_looked_at_again_after_a_sleep(living: Living) -> None:
+    living.tick()
+    at_first = living.lapsed
+
+    living.machine.sleep(8 * 3600)
+    living.tick()
+    living.tick()
+
+    assert (at_first, living.lapsed) == (0, 1)
+    assert living.events() == ["machine_slept"]
+
+
+@pytest.mark.parametrize("by_s", [-86400.0, -2.5, 2.5, 30 * 86400.0])
+async def test_everything_is_looked_at_again_when_the_clock_was_set(
+    living: Living, by_s: float
+) -> None:
+    living.machine.set_clock(by_s)
+    living.tick(2)
+
+    assert living.lapsed == 1
+    assert living.events() == ["clock_set"]
+
+
+async def test_a_clock_that_is_corrected_little_by_little_is_nothing(living: Living) -> None:
+    for _ in range(20):
+        living.machine.set_clock(-0.9)
+        living.tick()
+
+    assert living.lapsed == 0
+
+
+@pytest.mark.parametrize("step_ns", [-3600_000_000_000, 0, 3600_000_000_000])
+def test_no_step_of_the_clock_makes_a_racy_look_a_sure_one(tmp_path: Path, step_ns: int) -> None:
+    """A look at a file that was written just now, by a clock that was set in between."""
+    (tmp_path / "a.py").write_text("one\n")
+    changed_ns = (tmp_path / "a.py").stat().st_mtime_ns
+
+    look = look_at_file(os.fsencode(tmp_path), b"a.py", now_ns=changed_ns + step_ns)
+    sure = look_at_file(os.fsencode(tmp_path), b"a.py", now_ns=changed_ns + 2 * RACY_NS)
+
+    assert look is not None
+    assert sure is not None
+    # Set ahead, a later write has a later time, which shows; set back or not at all, it may not.
+    assert look.racy == (step_ns <= 0)
+    assert not sure.racy
+
+
+# -- a watch that is lost --------------------------------------------------------------------------
+
+
+def _fill(root: Path, number: int) -> None:
+    (root / "a.py").write_text(f"{number}\n")
+
+
+async def test_what_a_deaf_watch_did_not_hear_is_marked_at_the_next_tick(living: Living) -> None:
+    root = Path(os.fsdecode(living.worktree.root))
+    living.tick()
+    living.deafen()
+    marks = living.worktree.memory.marks
+
+    for number in range(DEAF_TICKS + 1):
+        _fill(root, number)
+        living.tick()
+
+    assert living.worktree.memory.marks == marks + 1
+    assert living.events() == ["watch_deaf"]
+
+
+async def test_a_watch_that_hears_is_never_called_deaf(living: Living) -> None:
+    root = Path(os.fsdecode(living.worktree.root))
+
+    for number in range(2 * DEAF_TICKS):
+        events = living.watch.health().events
+        _fill(root, number)
+        await until(lambda events=events: living.watch.health().events > events)
+        living.tick()
+
+    assert living.events() == []
+
+
+async def test_where_a_watchdog_listens_nobody_else_does(
+    tmp_path: Path, git: Callable[..., Repository]
+) -> None:
+    repo = git("shop", {"a.py": "one\n"})
+    living = Living(repo.root, tmp_path / "log", listens=False)
+    living.deafen()
+    events = living.watch.health().events
+
+    repo.write(".agent-cache.json", "{}")
+    living.tick(2 * DEAF_TICKS)
+
+    assert living.watch.health().events == events
+    assert living.events() == []
+    await living.close()
+
+
+async def test_what_cannot_be_watched_is_tried_again_within_a_minute(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living.tick(2 * WATCH_CHECK_TICKS)
+    while_all_is_watched = living.retried
+    health = living.watch.health()
+    unwatched = replace(health, unwatched=((b"/w", 28),))
+    monkeypatch.setattr(living.watch, "health", lambda root=None: unwatched)
+
+    living.tick(WATCH_CHECK_TICKS)
+
+    assert WATCH_CHECK_TICKS * 10 <= 60
+    assert (while_all_is_watched, living.retried) == (0, 1)
+
+
+MOUNTING = """
+import os, subprocess, sys
+from amend.daemon.lapses import MountTable
+table = MountTable()
+told = [table.has_changed()]
+for words in (["mount", "-t", "tmpfs", "none", sys.argv[1]], ["umount", sys.argv[1]]):
+    subprocess.run(words, check=True)
+    told += [table.has_changed(), table.has_changed()]
+table.close()
+print(told)
+"""
+
+
+def test_a_mount_is_noticed_once_and_so_is_its_end(tmp_path: Path) -> None:
+    flags = ("--user", "--map-root-user", "--mount")
+    unshare = shutil.which("unshare")
+    probe = [unshare or "unshare", *flags, "true"]
+    if unshare is None or subprocess.run(probe, check=False, capture_output=True).returncode:
+        pytest.skip(f"this machine does not allow unshare {' '.join(flags)}")
+
+    done = subprocess.run(
+        [unshare, *flags, sys.executable, "-c", MOUNTING, str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.strip() == "[False, True, False, True, False]"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such a table")
+async def test_a_change_of_mounts_has_the_watch_looked_after_at_the_next_tick(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(living.lapses._mounts, "has_changed", lambda: True)
+
+    living.tick()
+
+    assert living.retried == 1
