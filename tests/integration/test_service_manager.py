@@ -207,8 +207,8 @@ def test_pings_stop_while_the_loop_is_frozen_and_while_the_watch_is(
     # What was under way when the watch froze may have been proven already.
     assert len(with_frozen_watch) <= 1
     assert after_watch == {"WATCHDOG": "1"}
-    assert events.count("watchdog_withheld") == 1
-    assert "watchdog_resumed" in events
+    # A busy machine may be late by itself as well, and says so likewise.
+    assert events.count("watchdog_withheld") == events.count("watchdog_resumed") >= 1
 
 
 def test_pings_go_on_when_the_file_of_the_self_test_is_tidied_away(
