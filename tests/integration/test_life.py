@@ -138,11 +138,10 @@ class Living:
 @pytest.fixture
 async def living(tmp_path: Path, git: Callable[..., Repository]) -> Any:
     repo = git("shop", {"a.py": "one\n"})
-    now = datetime.now(UTC).isoformat()
-    entry = {"ts": now, "summary": "in a.py", "files": ["a.py"]}
-    repo.write(".agent-cache.json", json.dumps({"topics": {"auth": entry}}))
     made = Living(repo.root, tmp_path / "log")
-    await made.tending.sync()  # git has said what the entry rests on
+    entry = {"ts": datetime.now(UTC).isoformat(), "summary": "in a.py", "files": ["a.py"]}
+    repo.write(".agent-cache.json", json.dumps({"topics": {"auth": entry}}))
+    await made.tending.sync()
     yield made
     await made.close()
 
