@@ -138,6 +138,8 @@ def from_files(
             if _is_replaced(path, file):
                 before, file = file, _open(path)
                 before.close()
+            elif os.fstat(file.fileno()).st_size < file.tell():
+                file.seek(0)  # somebody has cut it short
             else:
                 wait(FOLLOW_S)
     finally:

@@ -498,13 +498,15 @@ def test_without_any_log_the_reason_is_told(systemd: Programs, run: Run) -> None
     assert "there is no log at" in err
 
 
-def test_following_goes_on_over_a_rotation(log_file: Path) -> None:
+def test_following_goes_on_over_a_rotation_and_a_cut(log_file: Path) -> None:
     log_file.write_text("")
     steps = [
         lambda: log_file.write_text(log_line("one") + "\n" + log_line("two")[:20]),
         lambda: log_file.write_text(log_line("one") + "\n" + log_line("two") + "\n"),
         lambda: log_file.rename(log_file.with_name("amend.log.1")),
         lambda: log_file.write_text(log_line("three") + "\n"),
+        lambda: log_file.write_text(""),
+        lambda: log_file.write_text(log_line("four") + "\n"),
     ]
 
     class Enough(Exception):
@@ -521,7 +523,7 @@ def test_following_goes_on_over_a_rotation(log_file: Path) -> None:
             assert line.document is not None
             seen.append(line.document["event.name"])
 
-    assert seen == ["one", "two", "three"]
+    assert seen == ["one", "two", "three", "four"]
 
 
 def test_what_others_wrote_acts_on_no_terminal(systemd: Programs, log_file: Path, run: Run) -> None:
