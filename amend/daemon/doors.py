@@ -58,6 +58,10 @@ class Doors:
     def api_socket(self) -> Path:
         return self._sockets[0].owned.path
 
+    @property
+    def listening(self) -> list[tuple[Path, socket.socket]]:
+        return [(kept.owned.path, kept.owned.sock) for kept in self._sockets]
+
     async def open(self) -> None:
         for kept in self._sockets:
             await kept.accept(kept.owned.sock)
