@@ -85,6 +85,8 @@ class Answers:
         self.hooks: TimelyExchange | None = None  # where a daemon answers them
         self.hook_connections = HookStats()
         self.settle: Callable[[], Awaitable[None]] | None = None  # what hooks have told of
+        self.notes_saved: dict[str, int] = {}  # by worktree's id
+        self.log_problem: Callable[[], str | None] = lambda: None
         self._tending = tending
         self._version = version
         self._told: dict[int, api.EntryJson] = {}  # by version id
@@ -128,6 +130,8 @@ class Answers:
     def ready(self) -> api.HealthAnswer:
         """The lock and store are held while this runs at all; the watch may have lost something."""
         problems = list(self.unready) + list(self._tending.store.problems)
+        if (log_problem := self.log_problem()) is not None:
+            problems.append(log_problem)
         if self._tending.watch is not None:
             health = self._tending.watch.health()
             problems += [
@@ -556,7 +560,10 @@ class Answers:
         return await self._memory.read(self._worktree(cwd), level, path, tree)
 
     async def save_memory(self, request: api.SaveRequest) -> api.SavedAnswer:
-        return await self._memory.save(self._worktree(request.cwd), request)
+        worktree = self._worktree(request.cwd)
+        answer = await self._memory.save(worktree, request)
+        self.notes_saved[worktree.id] = self.notes_saved.get(worktree.id, 0) + 1
+        return answer
 
     async def lint_memory(self, cwd: str, tree: str | None) -> api.LintAnswer:
         return await self._memory.lint(self._worktree(cwd), tree)

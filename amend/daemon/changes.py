@@ -9,7 +9,7 @@ import itertools
 import json
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -65,6 +65,9 @@ class Changes:
         self._kept: deque[_Kept] = deque(maxlen=KEPT_MAX)
         self._unsaved: list[_Kept] = []
         self._listeners: set[asyncio.Queue[ChangeJson | None]] = set()
+        self.on_published: Callable[[str, EntryName, Verdict, Judgement], None] = (
+            lambda repo, name, previous, judgement: None
+        )
 
     @property
     def clock(self) -> str:
@@ -85,6 +88,7 @@ class Changes:
                     self._drop(listener)
         if previous is not judgement.verdict:
             self._unsaved.append(kept)
+        self.on_published(repo, name, previous, judgement)
 
     def save(self) -> None:
         """Write some of what was published since into the store, inside a transaction; see

@@ -48,6 +48,10 @@ def prometheus_text(
             "amend_watch_rescans_total": _total(
                 "Times everything was looked at again.", health.rescans if health else 0
             ),
+            "amend_watch_unreported_total": _total(
+                "Answers that found changed what the watch never told of.",
+                sum(m.unreported for m in memories),
+            ),
             "amend_watch_events_total": _total(
                 "Kernel events read.", health.events if health else 0
             ),

@@ -279,6 +279,10 @@ class Ground:
     def in_sibling(self, name: str) -> list[Source]:
         return [source for source in self._seen if source.repository == name]
 
+    def is_watched(self, source: Source) -> bool:
+        """Whether the watch is asked to tell of it."""
+        return self._watch is not None and self._watched_root(source) is not None
+
     def holds(self, source: Source) -> bool:
         return source in self._seen
 

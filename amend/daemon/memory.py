@@ -152,11 +152,14 @@ class Memory:
         self.is_lenient = True
         self.on_changed: Callable[[], None] = lambda: None  # the cache file may need a write
         self.on_behind: Callable[[], None] = lambda: None  # `catch_up` is due
+        # An answer has found these changed, of an entry that was fresh by its last mark.
+        self.on_unmarked: Callable[[list[Source]], None] = lambda sources: None
         self.unwritten: set[EntryName] = set()  # the cache file may not say of these what it should
         self.to_base: set[EntryName] = set()  # of `_unbased`, those that git was not asked about
         self.revision = 0  # another one: other entries, or other newest versions
         self.marks = 0
         self.restores = 0
+        self.unreported = 0  # answers that found changed what the watch never told of
         self._store = store
         self._changes = changes
         self._now = now
@@ -225,6 +228,9 @@ class Memory:
             except NeedsWorker as needed:
                 await self.ground.hash_in_worker(needed.source)
                 continue
+            was_fresh = current.judgement.verdict is Verdict.FRESH
+            if was_fresh and judgement.verdict is Verdict.STALE:
+                self.on_unmarked(self._changed_of(current))
             self._take(current, judgement)
             self.settle(in_burst=True)
             return judgement
@@ -234,6 +240,16 @@ class Memory:
             known.entry.versions[0],
             (Cause(CauseKind.UNREADABLE, detail=detail),),
         )
+
+    def _changed_of(self, known: Known) -> list[Source]:
+        """What no longer supports the version that was the answer until now."""
+        version = known.judgement.version
+        if version is None:
+            return []
+        stands = self._stands if self.is_lenient else None
+        causes = compare(known.entry.name.kind, version, self.ground.last, stands).causes
+        specs = {cause.source for cause in causes}
+        return [source for source in version.sources if source.spec in specs]
 
     def touched(self, sources: Iterable[Source], *, in_burst: bool = False) -> list[Source]:
         """Look at these again and judge what rests on those that changed; large ones come back."""

@@ -331,6 +331,11 @@ class MemoryTree:
         async with self._lock:
             await self._indexes.write_one(path, wanted)
 
+    @property
+    def writes(self) -> int:
+        """How often a file of it was written."""
+        return self._indexes.writes
+
     def root_lines(self) -> tuple[str, ...]:
         """The lines of the tree's own index that list something, as they were last read."""
         top = self._read.get("")

@@ -13,7 +13,7 @@ import gc
 import os
 import secrets
 import signal
-import traceback
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -26,11 +26,23 @@ from amend.daemon.captures import Captures, Stored
 from amend.daemon.changes import Changes
 from amend.daemon.doors import Doors
 from amend.daemon.ground import INLINE_BYTES_MAX
+from amend.daemon.handover import (
+    Inherited,
+    Listening,
+    become_next,
+    keep_listening,
+    told_by_manager,
+)
+from amend.daemon.happenings import Happenings
 from amend.daemon.hooks import Hooks, HookSettings
+from amend.daemon.lapses import Lapses
+from amend.daemon.log_file import LogFile, is_wanted, log_path
+from amend.daemon.log_traces import bug_id
 from amend.daemon.logs import Log
 from amend.daemon.settings import configured_of, options_of, read_config
 from amend.daemon.socket_keeper import SocketKeeper
 from amend.daemon.tending import Configured, Tending
+from amend.daemon.upgrade import Installation, Upgrade, this_installation
 from amend.daemon.watchdog import Watchdog
 from amend.daemon.workers import Workers
 from amend.edge.serve.hook_exchange import Exchange, TimelyExchange
@@ -46,7 +58,7 @@ from amend.edge.service import (
 )
 from amend.edge.service_activation import Passed, take_passed
 from amend.edge.service_notify import Notifier, take_notifier
-from amend.edge.store import Store
+from amend.edge.store import SCHEMA_VERSION, Store
 from amend.edge.watch.watcher import Watcher
 from amend.errors import AmendError
 from amend.formats.config import Config
@@ -63,11 +75,24 @@ SOCKET_CHECK_S: Final = 10.0
 # Many editors save by emptying a file and then writing it; longer than one takes between the two.
 SAVE_S: Final = 0.1
 
+STDERR_FD: Final = 2
+
+STORE: Final = "amend.db"
+
 
 class Daemon:
-    def __init__(self, env: Mapping[str, str], exchange: Exchange | None = None) -> None:
-        """`exchange`: what answers hooks instead of amend's own (tests of the sockets)."""
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        exchange: Exchange | None = None,
+        installation: Installation | None = None,
+    ) -> None:
+        """`exchange`: what answers hooks instead of amend's own (tests of the sockets).
+
+        `installation`: another amend there is handed over to; the process is the daemon's then.
+        """
         self.env = env
+        self._installation = installation
         self._exchange = exchange
         self._hooks: Hooks | None = None
         self.runtime = runtime_dir(env)
@@ -79,34 +104,43 @@ class Daemon:
         self._log = Log(self.version)
         self._notifier = Notifier()
         self._passed: list[Passed] = []
+        self._lapsed = asyncio.Event()  # everything is to be looked at again, soon
+        self._hands_over = False
+        self._kept: list[Listening] = []  # for the next daemon, when this one has ended
+        self._before_migration: tuple[int, int] | None = None  # see `_copies`
 
     async def run(self) -> None:
         """Serve until a signal says stop. Raises `AmendError` when it cannot start."""
         # Bringing in many entries does not yield: asyncio would hold a Ctrl-C back until it is
         # done. SIGTERM just ends the process until `_handle_signals`.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        told = told_by_manager(self.env)
         self._notifier = take_notifier(self.env)
         self._passed = take_passed(self.env, AGENTS)
+        inherited = Inherited(self._passed)
         asyncio.get_running_loop().set_default_executor(Workers())
         prepare_private_dir(self.runtime)
         prepare_private_dir(self.state)
         self.config = read_config(self.env)  # a bad one at the start is an error, not a surprise
         lock = DaemonLock(self.runtime)
         try:
-            store = Store(str(self.state / "amend.db"))
+            copies = _copies(self.state)
+            store = Store(str(self.state / STORE))
             try:
+                self._before_migration = next(iter(_copies(self.state) - copies), None)
                 await self._serve(lock, store)
             finally:
                 store.close()
+            if self._kept:
+                become_next(self._kept, told)
         finally:
+            inherited.remove()
             lock.release()
 
     async def _serve(self, lock: DaemonLock, store: Store) -> None:
         loop = asyncio.get_running_loop()
         changes = Changes(store)
-        self._log.configure(
-            self.config.daemon.log_level, self.config.daemon.log_format, changes.instance
-        )
+        self._configure_log(changes.instance)
         tending = Tending(
             store,
             changes,
@@ -116,9 +150,16 @@ class Daemon:
         )
         answers = Answers(tending, self.version)
         answers.config_file = str(self.config_file) if self.config_file.exists() else None
+        answers.log_problem = lambda: self._log.problem
+        happenings = Happenings(self._log, tending, answers, loop)
+        changes.on_published = happenings.changed
+        tending.on_added, tending.on_removed = happenings.added, happenings.removed
         tending.on_failed = lambda root, error: self._tending_failed(answers, root, error)
         for problem in store.problems:
             self._log.warning("store_replaced", detail=problem)
+        if self._before_migration is not None:
+            before = self._before_migration[0]
+            self._log.info("store_migrated", before=before, after=SCHEMA_VERSION)
         # What is brought in stays: looking through it for garbage would cost a third of a start.
         gc.collect()
         gc.disable()
@@ -127,6 +168,7 @@ class Daemon:
         captures = Captures(
             tending, settings=self._hook_settings, on_stored=self._stored, on_bug=self._bug
         )
+        happenings.captures = captures
         hooks = self._answering(tending, answers, captures)
         doors = self._claim(lock, answers, hooks)
         try:
@@ -143,17 +185,30 @@ class Daemon:
             self._notifier.ready(_summary(tending))
             _give_back_memory()
             keeper = doors.keeper(answers.unready, self._log)
-            await self._live(tending, keeper, answers)
+            await self._live(tending, keeper, answers, happenings)
         finally:
-            self._notifier.stopping()
-            doors.remove()
+            self._leave(doors)
             changes.close()
             await doors.stop()
             await hooks.stop(DRAIN_S)
             captures.stop()
             await captures.settle()
             await tending.stop()
+            happenings.finish()
+            if self._kept and not self._hands_over:  # a signal came meanwhile
+                self._leave(doors)
             self._log.info("daemon_stopped")
+            self._log.use_file(None)
+
+    def _leave(self, doors: Doors) -> None:
+        """Nobody comes in any more; for the next daemon they stay where they are."""
+        if self._hands_over:
+            self._notifier.reloading()
+            self._kept = keep_listening(doors.listening, self._passed)
+        else:
+            self._notifier.stopping()
+            doors.remove()
+            self._kept = []
 
     def _answering(self, tending: Tending, answers: Answers, captures: Captures) -> TimelyExchange:
         self._hooks = Hooks(
@@ -181,13 +236,32 @@ class Daemon:
         answers.connections, answers.hook_connections = api.stats, sockets.stats
         return Doors(lock, self.runtime, agents, api, sockets, passed=self._passed)
 
-    async def _live(self, tending: Tending, keeper: SocketKeeper, answers: Answers) -> None:
+    def _configure_log(self, instance: str | None = None) -> None:
+        """Level, form and file as the configuration says now."""
+        said = self.config.daemon
+        self._log.configure(said.log_level, said.log_format, instance)
+        has_file = self._log.file is not None
+        if is_wanted(said.log_file, STDERR_FD, self.env) != has_file:
+            self._log.use_file(None if has_file else LogFile(log_path(self.state)))
+
+    async def _live(
+        self, tending: Tending, keeper: SocketKeeper, answers: Answers, happenings: Happenings
+    ) -> None:
         """Until stopped: the hourly round, the socket's health, a config file that changes."""
+        has_watchdog = self._notifier.watchdog_s is not None
+        lapses = Lapses(tending, self._log, self._lapsed.set, listens=not has_watchdog)
+        ticks = [lapses.tick]
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._verify_hourly(tending)),
-                group.create_task(self._keep_socket(keeper)),
+                group.create_task(self._keep_socket(keeper, ticks)),
+                group.create_task(happenings.run()),
             ]
+            if self._installation is not None and tending.watch is not None:
+                upgrade = Upgrade(self._installation, self._log)
+                upgrade.watch(tending.watch)
+                ticks.append(upgrade.tick)
+                tasks.append(group.create_task(self._follow(upgrade)))
             if self._notifier.watchdog_s is not None and tending.watch is not None:
                 half_s = self._notifier.watchdog_s / 2
                 dog = Watchdog(tending.watch, self._notifier, self.state, half_s, self._log)
@@ -196,19 +270,33 @@ class Daemon:
             await self._stop.wait()
             for task in tasks:
                 task.cancel()
+        lapses.close()
 
     async def _verify_hourly(self, tending: Tending) -> None:
         while True:
-            await asyncio.sleep(VERIFY_S - secrets.randbelow(int(VERIFY_JITTER_S)))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(VERIFY_S - secrets.randbelow(int(VERIFY_JITTER_S))):
+                    await self._lapsed.wait()
+            self._lapsed.clear()
+            begun_s = time.monotonic()
             await tending.verify_everything()
-            self._log.info("everything_verified")
+            seconds = round(time.monotonic() - begun_s, 3)
+            self._log.info("everything_verified", entries=_entries(tending), seconds=seconds)
 
-    async def _keep_socket(self, keeper: SocketKeeper) -> None:
+    async def _keep_socket(self, keeper: SocketKeeper, ticks: list[Callable[[], None]]) -> None:
         while True:
             await asyncio.sleep(SOCKET_CHECK_S)
             if not await keeper.check():
                 self._stop.set()
                 return
+            for tick in ticks:
+                tick()
+
+    async def _follow(self, upgrade: Upgrade) -> None:
+        successor = await upgrade.wait()
+        self._log.info("upgrade_found", before=self.version, after=successor.version)
+        self._hands_over = True
+        self._stop.set()
 
     # -- repositories ----------------------------------------------------------------------------
 
@@ -218,11 +306,16 @@ class Daemon:
             try:
                 tending.add(root, configured=configured.get(root, Configured()))
             except AmendError as error:
-                self._log.warning("repo_not_tended", root=os.fsdecode(root), reason=error.message)
+                self._log.warning(
+                    "repo_not_tended",
+                    kind=type(error).__name__,
+                    root=os.fsdecode(root),
+                    reason=error.message,
+                )
 
     def _tending_failed(self, answers: Answers, root: bytes, error: BaseException) -> None:
-        bug_id = self._bug(error)
-        answers.unready.append(f"{os.fsdecode(root)} is no longer tended as it should ({bug_id})")
+        bug = self._bug(error)
+        answers.unready.append(f"{os.fsdecode(root)} is no longer tended as it should ({bug})")
 
     # -- configuration ---------------------------------------------------------------------------
 
@@ -247,7 +340,10 @@ class Daemon:
             config = read_config(self.env)
         except AmendError as error:
             if answers.config_error != error.message:
-                self._log.error("config_rejected", reason=error.message, hint=error.hint)
+                problems = len(error.message.splitlines())
+                self._log.error(
+                    "config_rejected", problems=problems, reason=error.message, hint=error.hint
+                )
             answers.config_error = error.message
             return
         answers.config_error = None
@@ -255,7 +351,7 @@ class Daemon:
             return
         self.config = config
         answers.config_file = str(self.config_file) if self.config_file.exists() else None
-        self._log.configure(config.daemon.log_level, config.daemon.log_format)
+        self._configure_log()
         tending.apply_options(options_of(self.config, self.env))
         if self._hooks is not None:
             self._hooks.settings = self._hook_settings()
@@ -274,21 +370,22 @@ class Daemon:
         self, loop: asyncio.AbstractEventLoop, tending: Tending, answers: Answers
     ) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._end)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._reload(tending, answers))
+
+    def _end(self) -> None:
+        self._hands_over = False
+        self._stop.set()
 
     def _requested(self, answers: Answers) -> Callable[[str, str, int, float], None]:
         def requested(method: str, route: str, status: int, seconds: float) -> None:
             answers.on_request(method, route, status, seconds)
-            if self._log.is_enabled("debug") or status >= 500:
-                self._log.log(
-                    "error" if status >= 500 else "debug",
-                    "request",
-                    method=method,
-                    route=route,
-                    status=status,
-                    ms=round(seconds * 1e3, 3),
-                )
+            if self._log.is_enabled("debug"):
+                ms = round(seconds * 1e3, 3)
+                self._log.debug("request", method=method, route=route, status=status, ms=ms)
+            if status >= 500:
+                ms = round(seconds * 1e3, 3)
+                self._log.error("request_failed", method=method, route=route, status=status, ms=ms)
 
         return requested
 
@@ -296,17 +393,26 @@ class Daemon:
         self._log.info(
             "exploration_stored",
             agent=stored.agent,
-            exploration=stored.exploration,
             repo=stored.repo,
+            exploration=stored.exploration,
             key=stored.name.key,
             sources=stored.sources,
         )
 
     def _bug(self, error: BaseException) -> str:
-        bug_id = secrets.token_hex(4)
-        text = "".join(traceback.format_exception(error))
-        self._log.error("bug", id=bug_id, exception_type=type(error).__name__, stacktrace=text)
-        return bug_id
+        name = bug_id(error)
+        self._log.error("bug", id=name, error=error)
+        return name
+
+
+def _copies(state: Path) -> set[tuple[int, int]]:
+    """Of stores that an older amend could still open, kept by each migration: schema and inode."""
+    found = set()
+    for path in state.glob(f"{STORE}.schema-*"):
+        number = path.name.rpartition("-")[2]
+        if number.isdecimal():
+            found.add((int(number), path.stat().st_ino))
+    return found
 
 
 def _entries(tending: Tending) -> int:
@@ -341,6 +447,6 @@ def run_daemon(env: Mapping[str, str], exchange: Exchange | None = None) -> None
     """Run the daemon on uvloop until it is told to stop."""
 
     async def main() -> None:
-        await Daemon(env, exchange).run()
+        await Daemon(env, exchange, this_installation()).run()
 
     uvloop.run(main())

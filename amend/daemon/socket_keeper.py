@@ -49,18 +49,23 @@ class SocketKeeper:
         if state == "ours":
             if kept.problem is not None:
                 self._tell(kept, None)
-                self._log.info("socket_reachable", socket=str(owned.path))
+                self._log.info("socket_reachable", socket=owned.path.name, path=str(owned.path))
             return True
         try:
             sock = self._lock.reclaim(owned)
         except (AmendError, OSError) as error:
             if may_end and isinstance(error, Conflict) and state == "replaced":
-                self._log.error("socket_replaced", socket=str(owned.path), reason=str(error))
+                self._log.error(
+                    "socket_replaced",
+                    socket=owned.path.name,
+                    path=str(owned.path),
+                    reason=str(error),
+                )
                 return False
             self._tell(kept, str(error))
             return True
         self._tell(kept, None)
-        self._log.warning("socket_rebound", socket=str(owned.path))
+        self._log.warning("socket_rebound", socket=owned.path.name, path=str(owned.path))
         await kept.accept(sock)
         return True
 
@@ -74,4 +79,9 @@ class SocketKeeper:
             self._unready.remove(before)
         if problem is not None and problem not in others:
             self._unready.append(problem)
-            self._log.error("socket_unreachable", socket=str(kept.owned.path), reason=problem)
+            self._log.error(
+                "socket_unreachable",
+                socket=kept.owned.path.name,
+                path=str(kept.owned.path),
+                reason=problem,
+            )

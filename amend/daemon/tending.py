@@ -113,6 +113,9 @@ class Tending:
         self._judged_at_s = 0.0
         self._save_timer: asyncio.TimerHandle | None = None
         self.on_failed: Callable[[bytes, BaseException], None] = lambda root, error: None
+        # Once it is started; the second says whether nobody named it.
+        self.on_added: Callable[[Worktree, bool], None] = lambda worktree, is_linked: None
+        self.on_removed: Callable[[Worktree], None] = lambda worktree: None
 
     # -- worktrees -------------------------------------------------------------------------------
 
@@ -189,6 +192,7 @@ class Tending:
         memory.settle()
         if self._loop is not None:
             self._tend(worktree)
+            self.on_added(worktree, is_linked)
             if not is_linked:
                 self._linked_soon()
         return worktree
@@ -304,6 +308,7 @@ class Tending:
     def _build(self, root: bytes, places: RepositoryPlaces | None, memory: Memory) -> Worktree:
         options = self._options
         memory.is_lenient = options.is_lenient
+        memory.on_unmarked = partial(self._unmarked, memory)
         cache_file = CacheFile(
             memory,
             self.store,
@@ -329,6 +334,7 @@ class Tending:
         if task is not None:
             task.cancel()
         worktree.stop()
+        self.on_removed(worktree)
         self._forget_trees()
         if self.watch is not None:
             unused = worktree.watched_roots
@@ -456,6 +462,24 @@ class Tending:
         for worktree, some in sources.items():
             self._sources_touched(worktree, some, in_burst)
         self._save_soon()
+
+    def _unmarked(self, memory: Memory, sources: list[Source]) -> None:
+        """An answer has found these changed before any mark: is the event on its way, or lost?
+
+        The answer is true either way; a watch that loses events makes no early marks.
+        """
+        if self.watch is None or self._loop is None or self._large:
+            return
+        self._gathered |= self.watch.drain()
+        self._loop.call_soon(self._gather, set())
+        told = {
+            key.source
+            for key in self._gathered | self.watch.unwatched_keys()
+            if isinstance(key, Seen) and key.ground is memory.ground
+        }
+        watched = [source for source in sources if memory.ground.is_watched(source)]
+        if any(source not in told for source in watched):
+            memory.unreported += 1
 
     def _sources_touched(self, worktree: Worktree, sources: list[Source], in_burst: bool) -> None:
         memory = worktree.memory
