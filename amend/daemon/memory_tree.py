@@ -108,6 +108,7 @@ class MemoryTree:
         self._key_of: Callable[[str], str] = str
         self._head: HeadState = NO_HEAD  # when it was last read
         self._read: dict[str, ReadDirectory] = {}
+        self._traced: Mapping[str, ReadDirectory] = {}  # as it was when git was last at rest
         self._counts: set[str] = set()
         self._is_first = True
         self._is_known = False  # as a memory tree, whatever its top shows: amend saved into it
@@ -442,7 +443,6 @@ class MemoryTree:
         changed = {p for p in known if self._is_first or before.get(p) != found.get(p)}
         old, new = _notes_in(before, changed), _notes_in(found, changed)
         lost = {path: note for path, note in old.items() if path not in new}
-        gained = {path: note for path, note in new.items() if path not in old}
         others = {path: note for path, note in new.items() if note is not old.get(path)}
         counts = counting(found) if self._is_known or is_tree(found) else set()
         titles = {
@@ -453,8 +453,10 @@ class MemoryTree:
         }
         self._indexes.behind |= {path for path in changed if path in counts}
         self._indexes.behind |= {path.rpartition("/")[0] for path in titles if path} & counts
-        if lost or before.keys() - found.keys():
-            self._indexes.trace(before, found, lost, gained)
+        if self._is_first:
+            self._traced = before
+        if self.operation() is None:  # half of a merge is no place that notes went to
+            self._trace(found)
         if self._notes is not None:
             await self._tell(found, lost, others)
         were, are = _indexes_in(before, changed), _indexes_in(found, changed)
@@ -470,6 +472,16 @@ class MemoryTree:
         self._read, self._counts = found, counts
         await self._arm(changed)
         self._is_first = False
+
+    def _trace(self, found: Mapping[str, ReadDirectory]) -> None:
+        """Let descriptions follow what was renamed or moved since this was last called."""
+        before, self._traced = self._traced, found
+        changed = {p for p in {*before, *found} if before.get(p) is not found.get(p)}
+        old, new = _notes_in(before, changed), _notes_in(found, changed)
+        lost = {path: note for path, note in old.items() if path not in new}
+        if lost or before.keys() - found.keys():
+            gained = {path: note for path, note in new.items() if path not in old}
+            self._indexes.trace(before, found, lost, gained)
 
     async def _save(self, lost: Sequence[str], rows: Mapping[str, NoteRow]) -> None:
         """Remember what was there, once notes are learnt: what is not saved is read again."""

@@ -138,6 +138,12 @@ class Indexes:
         said = (_said_of(read, name) for read in indexes if read is not None)
         text = next((each for each in said if each is not None), None)
         derived = text is not None and text in self._described(directory, kind, name)
+        # It may have come under the old name only just, and still be listed under the one before.
+        earlier = self._origins.pop((directory, kind, name), None)
+        if earlier is not None and text is None:
+            text, derived = earlier.description, earlier.derived
+        if earlier is not None and earlier.name is not None:
+            name = earlier.name
         is_there = name in found[into].notes or name in found[into].directories
         stayed = into in (directory, went) and not is_there
         self._origins[into, kind, new_name] = Origin(name if stayed else None, text, derived)

@@ -90,6 +90,9 @@ class Amend(Protocol):
 
     def settle(self, *, at_once: bool) -> None: ...
     def sync(self) -> list[str]: ...
+    def rest(self) -> None:
+        """Let it do whatever it does by itself."""
+
     def problems(self) -> list[str]: ...
     def pause(self) -> None: ...
     def stop(self) -> None: ...
@@ -149,6 +152,10 @@ class InProcess:
     def sync(self) -> list[str]:
         return list(self._loop.run_until_complete(self._tree.sync()))
 
+    def rest(self) -> None:
+        if self._watch is not None:
+            self._loop.run_until_complete(asyncio.sleep(SETTLED_S))
+
     def learn_and_be_interrupted(self) -> None:
         """Before anything is written, as when git begins something."""
 
@@ -203,11 +210,17 @@ class ByDaemon:
     def sync(self) -> list[str]:
         self._go_on()
         status, answer = self._daemon.request("POST", "/v1/memory/sync", {"cwd": str(self._root)})
+        if status == 404 and "there is no memory tree" in str(answer):
+            return []
         if status == 409 or (status == 403 and "in the middle" in str(answer)):
             raise Refused(str(answer))
         assert status == 200, (status, answer)
         written: list[str] = answer["written"]
         return written
+
+    def rest(self) -> None:
+        self._go_on()
+        self._daemon.sync()
 
     def problems(self) -> list[str]:
         rows = self._daemon.get("/v1/status")["repos"]
@@ -521,6 +534,9 @@ class Person:
         return "other" if on == "main" else "main"
 
     def _switch(self, change: Change) -> None:
+        self.switch()
+
+    def switch(self) -> None:
         self._commit()
         git(self.root, "switch", "-q", self._other_branch())
 

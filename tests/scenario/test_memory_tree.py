@@ -92,16 +92,22 @@ class TreeMachine(RuleBasedStateMachine):
         self.amend.start()
         self.settle(at_once=False, was_away=True)
 
-    @rule()
-    def merge_with_conflicts(self) -> None:
+    @rule(theirs=bursts, mine=bursts)
+    def merge(self, theirs: list[Change], mine: list[Change]) -> None:
         """While a merge is to be resolved, amend leaves all indexes to the person."""
-        if not self.person.begin_merge():
-            return
-        left = self.person.look()
-        with pytest.raises(Refused, match="in the middle of a merge"):
-            self.amend.sync()
-        assert self.person.look() == left
-        self.person.abort_merge()
+        self.person.switch()
+        for change in theirs:
+            self.person.make(change)
+        self.person.switch()
+        for change in mine:
+            self.person.make(change)
+        if self.person.begin_merge():
+            left = self.person.look()
+            self.amend.rest()
+            with pytest.raises(Refused, match="in the middle of a merge"):
+                self.amend.sync()
+            assert self.person.look() == left
+            self.person.abort_merge()
         self.settle(at_once=False)
 
     def settle(self, *, at_once: bool, was_away: bool = False) -> None:
@@ -331,6 +337,51 @@ def test_descriptions_wait_with_the_indexes_that_git_came_before(story: Story) -
     (story.tree / "a/auth.aicontext").rename(story.tree / "b/auth.aicontext")
     story.amend.learn_and_be_interrupted()
     (story.tree / "a/index.aicontext").write_text("# a/ - as git has it now\n")
+    story.amend.sync()
+
+    assert "file: auth.aicontext | by hand" in story.listed("b/index.aicontext")
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_description_follows_two_renames_before_it_is_written(
+    story: Story, is_moved: bool
+) -> None:
+    story.note("a/auth.aicontext", "JWT")
+    story.note("b/db.aicontext", "PostgreSQL")
+    story.settle()
+    story.describe("a/index.aicontext", "JWT", "by hand")
+    story.settle()
+    into = story.tree / "b" if is_moved else story.tree / "a"
+
+    (story.tree / "a/auth.aicontext").rename(into / "login.aicontext")
+    story.amend.learn_and_be_interrupted()
+    (into / "login.aicontext").rename(into / "session.aicontext")
+    story.amend.sync()
+
+    index = f"{into.name}/index.aicontext"
+    assert "file: session.aicontext | by hand" in story.listed(index)
+    assert len([line for line in story.listed("a/index.aicontext") if "hand" in line]) == (
+        not is_moved
+    )
+
+
+def test_a_description_survives_a_merge_that_was_begun_and_given_up(story: Story) -> None:
+    """In which its note was to be in two places."""
+    story.note("a/auth.aicontext", "JWT")
+    story.note("b/db.aicontext", "PostgreSQL")
+    story.settle()
+    story.describe("a/index.aicontext", "JWT", "by hand")
+    story.settle()
+    person, note = Person(story.tree.parent), Path("auth.aicontext")
+    person.switch()
+    assert not person.begin_merge()  # both have the note in one place now
+    (story.tree / "a" / note).rename(story.tree / note)
+    person.switch()
+    (story.tree / "a" / note).rename(story.tree / "b" / note)
+
+    assert person.begin_merge()
+    story.amend.learn_and_be_interrupted()
+    person.abort_merge()
     story.amend.sync()
 
     assert "file: auth.aicontext | by hand" in story.listed("b/index.aicontext")
