@@ -5,6 +5,7 @@
 # ruff: noqa: PLC0415  (imported when called: `amend get` starts without what `run` needs)
 
 import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,6 +53,9 @@ def _offline(cwd: str, question: Callable[["Backend"], Awaitable[Any]]) -> Any:
     from amend.daemon.offline import open_offline
 
     async def answered() -> Any:
+        # Only then does any signal wake the loop: a Ctrl-C that comes just before it falls asleep
+        # would be heard when something else wakes it, which may be never.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
         async with open_offline(Path(cwd), os.environ) as backend:
             return await question(backend)
 

@@ -54,7 +54,7 @@ def test_a_daemon_that_does_not_start_fails_the_demo_with_its_log(
     (tmp_path / "bad.toml").write_text("colour = 1\n")
 
     with (
-        pytest.raises(StepFailed, match=r"it ended with 1\n(.|\n)*colour is 1"),
+        pytest.raises(StepFailed, match=r"it ended with 78\n(.|\n)*colour is 1"),
         demo_stage._daemon(tmp_path, env),
     ):
         pass
