@@ -157,15 +157,15 @@ def _end_daemon() -> Iterator[None]:
 
 
 TestTree = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=25, stateful_step_count=8)
+TestTree.settings = settings(max_examples=12, stateful_step_count=6)
 
 TestWatchedTree = WatchedMachine.TestCase
-TestWatchedTree.settings = settings(max_examples=15, stateful_step_count=8)
+TestWatchedTree.settings = settings(max_examples=8, stateful_step_count=6)
 
 
 def test_settles_by_daemon() -> None:
     run_state_machine_as_test(
-        DaemonMachine, settings=settings(max_examples=3, stateful_step_count=10)
+        DaemonMachine, settings=settings(max_examples=2, stateful_step_count=6)
     )
 
 
@@ -173,12 +173,12 @@ def test_settles_by_daemon() -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     ("machine", "examples"),
-    [(TreeMachine, 2000), (WatchedMachine, 1000), (DaemonMachine, 150)],
+    [(TreeMachine, 1500), (WatchedMachine, 1000), (DaemonMachine, 150)],
     ids=["asked", "watched", "daemon"],
 )
 def test_settles_for_long(machine: type[TreeMachine], examples: int) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples, stateful_step_count=25)
+        machine, settings=settings(max_examples=examples, stateful_step_count=20)
     )
 
 
