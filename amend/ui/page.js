@@ -20,6 +20,9 @@ const RETRY_MS = 1000;
 // What no event tells of: hooks, and times that grow older.
 const AGAIN_MS = 15000;
 
+// Whoever has no repository yet is just adding one.
+const NOTHING_YET_MS = 2000;
+
 const $ = (id) => document.getElementById(id);
 const idOf = (entry) => `${entry.kind} ${entry.key}`;
 
@@ -49,8 +52,11 @@ async function ask(path, query = {}) {
 
 async function everything() {
   await status();
-  await Promise.all([entries(), past(), memory()]);
+  await chosen();
 }
+
+/** All that belongs to the repository. Notes are entries, so trees come after them. */
+const chosen = () => Promise.all([entries().then(memory), past()]);
 
 async function status() {
   state.status = await ask("v1/status");
@@ -107,7 +113,7 @@ function showStatus() {
     select.replaceChildren(...state.repos.map(({ id, root }) =>
       element("option", { value: id, title: clean(root) }, shortPath(root))));
   }
-  select.disabled = state.repos.length === 0;
+  select.hidden = state.repos.length === 0;
   if (repo) select.value = repo.id;
   const place = repo && (repo.branch ?? repo.head?.slice(0, 7) ?? "no git");
   $("where").textContent = !repo ? "" :
@@ -317,12 +323,23 @@ async function one({ kind, key }) {
 }
 
 function announce(here) {
-  const [first] = here;
-  if (!first) return;
-  const verdict = first.verdict === "missing" ? "gone" : first.verdict;
-  $("said").textContent = here.length === 1
-    ? `${first.kind} ${clean(first.key)} is ${verdict}: ${why(first)}`
-    : `${here.length} entries changed; the last is ${clean(here.at(-1).key)}`;
+  const last = new Map(here.map((change) => [idOf(change), change]));
+  const change = [...last.values()].at(-1);
+  if (!change) return;
+  const verdict = change.verdict === "missing" ? "gone" : change.verdict;
+  $("said").textContent = last.size === 1
+    ? `${change.kind} ${clean(change.key)} is ${verdict}: ${why(change)}`
+    : `${last.size} entries changed; the last is ${clean(change.key)}, which is ${verdict}`;
+}
+
+async function again() {
+  const before = state.repo?.id;
+  const work = async () => {
+    await status();
+    await (state.repo?.id === before ? past() : chosen());
+  };
+  if (state.isThere) await quietly(work());
+  setTimeout(again, state.repo ? AGAIN_MS : NOTHING_YET_MS);
 }
 
 /** What fails here is told by the stream as well. */
@@ -331,7 +348,7 @@ const quietly = (work) => work.catch((error) => { if (!(error instanceof Trouble
 function connect() {
   const stream = new EventSource("v1/events");
   stream.addEventListener("open", () => {
-    everything().then(() => alive(), (error) => lost(stream, error));
+    everything().then(() => alive(), (error) => lost(stream, error.status === 503 ? error : null));
   });
   stream.addEventListener("verdict", (event) => heard(JSON.parse(event.data)));
   stream.addEventListener("error", () => lost(stream));
@@ -414,7 +431,7 @@ $("repo").addEventListener("change", () => {
   state.repo = state.repos.find((repo) => repo.id === $("repo").value);
   history.replaceState(null, "", `#${encodeURIComponent(state.repo.id)}`);
   state.open.clear();
-  quietly(Promise.all([entries(), past(), memory()]));
+  quietly(chosen());
   showStatus();
 });
 document.addEventListener("keydown", (event) => {
@@ -427,7 +444,7 @@ document.addEventListener("keydown", (event) => {
     filtered();
   }
 });
-matchMedia("(max-width: 700px)").addEventListener("change", () => { if (state.activity) showPast(); });
-setInterval(() => { if (state.isThere) quietly(Promise.all([status(), past()])); }, AGAIN_MS);
+matchMedia("(max-width: 1099px)").addEventListener("change", () => { if (state.activity) showPast(); });
+setTimeout(again, NOTHING_YET_MS);
 
 connect();

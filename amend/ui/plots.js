@@ -4,7 +4,7 @@ import { element, svg } from "./show.js";
 import { number, tick, time } from "./text.js";
 
 // On a phone a plot is drawn narrower, so that its words stay as large.
-const isNarrow = matchMedia("(max-width: 700px)");
+const isNarrow = matchMedia("(max-width: 1099px)");
 const WIDTH = () => (isNarrow.matches ? 300 : 480);
 const HEIGHT = 150;
 const LEFT = 40;
@@ -19,7 +19,8 @@ export function barPlot(title, said, points, series) {
   const width = WIDTH();
   const plot = frame(title, said, points, width);
   const scale = (HEIGHT - TOP - BOTTOM) / (up + down || 1);
-  const zero = TOP + up * scale;
+  const zero = up + down ? TOP + up * scale : HEIGHT - BOTTOM;
+  if (!up && !down) nothing(plot, width);
   const step = (width - LEFT) / points.length;
   axis(plot, width, zero, 0);
   if (up) axis(plot, width, TOP, up);
@@ -58,7 +59,8 @@ export function totalPlot(title, said, points, one) {
   if (top) axis(plot, width, y(top), top);
   const line = totals.map((value, n) => `L${LEFT + (n + 1) * step} ${y(value)}`).join("");
   const start = `M${LEFT} ${y(0)}`;
-  if (total) {
+  if (!total) nothing(plot, width);
+  else {
     plot.append(svg("path", { d: `${start}${line}L${width} ${y(0)}Z`, class: `${one.look} area` }));
     plot.append(svg("path", { d: start + line, class: `${one.look} line` }));
   }
@@ -90,6 +92,11 @@ function frame(title, said, points, width) {
     plot.append(svg("text", { x, y: HEIGHT - 4, "text-anchor": anchor }, text));
   }
   return plot;
+}
+
+function nothing(plot, width) {
+  const middle = { x: LEFT + (width - LEFT) / 2, y: HEIGHT / 2, "text-anchor": "middle" };
+  plot.append(svg("text", middle, "nothing in this time"));
 }
 
 function axis(plot, width, y, value) {

@@ -10,14 +10,15 @@ export function clean(text) {
     .replace(/\p{Cs}/gu, "\ufffd");
 }
 
-/** A part of a query. A byte that is no UTF-8 is a lone surrogate here, and that byte again there. */
+/** A part of a query or a path, all of it letters, digits and "%". A byte that is no UTF-8 is a lone
+    surrogate here, and that byte again there. */
 export function quoted(text) {
   let said = "";
   for (const each of text) {
     const code = each.codePointAt(0);
     if (code >= 0xdc80 && code <= 0xdcff) said += "%" + (code - 0xdc00).toString(16).toUpperCase();
     else if (code >= 0xd800 && code <= 0xdfff) said += "%EF%BF%BD";
-    else said += encodeURIComponent(each);
+    else said += encodeURIComponent(each).replace(/[!'()*]/g, (c) => "%" + c.charCodeAt(0).toString(16));
   }
   return said;
 }
@@ -95,7 +96,7 @@ export function duration(seconds) {
   for (const [unit, length] of [["days", 86400], ["hours", 3600], ["minutes", 60]]) {
     if (seconds >= 2 * length) return `${Math.floor(seconds / length)} ${unit}`;
   }
-  return `${Math.floor(seconds)} seconds`;
+  return plural(Math.floor(seconds), "second");
 }
 
 export function time(at, now = new Date()) {
