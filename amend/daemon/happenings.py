@@ -55,11 +55,13 @@ class Happenings:
         self._loop = loop
         self._together: Counter[tuple[str, Verdict, Verdict, str]] = Counter()
         self._timer: asyncio.TimerHandle | None = None
+        self._held_timer: asyncio.TimerHandle | None = None
         self._counts: dict[tuple[str, ...], int] = {}
         self._git_failed: set[str] = set()
         self._problems: dict[str, list[str]] = {}
         self._unwatched: frozenset[tuple[bytes, int]] = frozenset()
         self._looks = 0
+        log.on_held = self._held
 
     async def run(self) -> None:
         while True:
@@ -136,14 +138,26 @@ class Happenings:
             for worktree in worktrees.values():
                 self._look_at_problems(worktree)
             self._forget_all_but(worktrees)
-        self._log.tell_suppressed()
 
     def finish(self) -> None:
         """Tell what would have waited: the daemon ends."""
         self.tell_together()
         self._looks = -1
         self.look()
+        self._log.on_held = lambda delay_s: None
+        if self._held_timer is not None:
+            self._held_timer.cancel()
         self._log.tell_suppressed(at_end=True)
+
+    def _held(self, delay_s: float | None) -> None:
+        """The log holds something back until then."""
+        if self._held_timer is None and delay_s is not None:
+            self._held_timer = self._loop.call_later(delay_s, self._tell_held)
+
+    def _tell_held(self) -> None:
+        self._held_timer = None
+        self._log.tell_suppressed()
+        self._held(self._log.due_in_s)
 
     def _grown(self, count: int, *name: str) -> int:
         """By how much; a count that began anew has grown by itself."""

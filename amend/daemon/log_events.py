@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-# What repeats within this is put together. A person who reads along sees the first at once; a
-# flood that lasts all day is 8,640 lines of 350 bytes, 3 MB.
+# What repeats within this is put together. A person who reads along sees the first at once, and the
+# rest before they have looked for it: a guess.
 WINDOW_S: Final = 10.0
+
+# What a person does and looks for in the log at once.
+BY_HAND_S: Final = 1.0
 
 
 class Role(Enum):
@@ -108,6 +111,7 @@ _ALL: Final = (
         "info",
         "another configuration is in force",
         (_private("file", "the configuration file"),),
+        window_s=BY_HAND_S,
     ),
     Event(
         "config_rejected",
@@ -118,6 +122,7 @@ _ALL: Final = (
             _private("reason", "each of them"),
             _private("hint", "what to do"),
         ),
+        window_s=BY_HAND_S,
     ),
     Event(
         "store_replaced",
@@ -479,9 +484,10 @@ log model names them. Facts marked *debug* may hold paths, keys or the words of 
 written only while `daemon.log_level` is `debug`. Summaries, prompts and file contents are never
 written.
 
-An event that repeats within {window:g} seconds, with the same facts marked *by*, becomes one line
-when those seconds are over: facts marked *sum* are added up, of others the last one stands, and
-`suppressed` tells how many lines it stands for. Events marked *each* are never put together.
+An event that repeats within {window:g} seconds (or those beside its level), with the same facts
+marked *by*, becomes one line when they are over: facts marked *sum* are added up, of others the
+last one stands, and `suppressed` tells how many lines it stands for. While that goes on, such lines
+become rarer, down to one a minute. Events marked *each* are never put together.
 """
 
 
@@ -489,7 +495,8 @@ def page(events: Iterable[Event] = _ALL) -> str:
     """The catalogue as Markdown."""
     parts = [_HEAD.format(window=WINDOW_S)]
     for event in events:
-        each = "" if event.window_s else ", *each*"
+        each = "" if event.window_s == WINDOW_S else f", {event.window_s:g} s"
+        each = each if event.window_s else ", *each*"
         parts.append(f"\n## {event.name}\n\n{event.level}{each}: {event.when}.\n")
         if event.facts:
             parts.append("\n| fact | type | meaning |\n| --- | --- | --- |\n")

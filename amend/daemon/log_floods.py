@@ -1,7 +1,8 @@
 """Puts what repeats together, so that no flood fills a disk or drowns what matters.
 
 The first of a kind goes out at once; what follows within the event's window is counted, and told as
-one line when the window is over. A flood that goes on is told once a window. Reads no clock.
+one line when the window is over. While that goes on, each window is twice as long as the one
+before, up to `WINDOW_S_MAX`. Reads no clock.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,9 @@ from amend.daemon.log_events import Event
 # all are told early, so that memory stays bounded.
 KINDS_MAX: Final = 1_000
 
+# A flood that lasts all day is 1,440 lines of 300 bytes: room for 50 of them in 25 MB.
+WINDOW_S_MAX: Final = 60.0
+
 SUPPRESSED: Final = "suppressed"
 
 _NEVER: Final = float("inf")
@@ -21,6 +25,7 @@ _NEVER: Final = float("inf")
 
 @dataclass(slots=True)
 class _Window:
+    length_s: float
     until_s: float
     suppressed: int = 0
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -40,7 +45,7 @@ class Floods:
         known = self._windows.get(key)
         if known is None:
             until_s = now_s + event.window_s
-            self._windows[key] = event, _Window(until_s)
+            self._windows[key] = event, _Window(event.window_s, until_s)
             self.due_s = min(self.due_s, until_s)
             return True
         window = known[1]
@@ -73,6 +78,7 @@ class Floods:
                     (event, {**window.facts, **window.sums, SUPPRESSED: window.suppressed})
                 )
                 if not is_full:
-                    self._windows[key] = event, _Window(now_s + event.window_s)
+                    length_s = min(2 * window.length_s, WINDOW_S_MAX)
+                    self._windows[key] = event, _Window(length_s, now_s + length_s)
         self.due_s = min((w.until_s for _, w in self._windows.values()), default=_NEVER)
         return lines

@@ -87,6 +87,8 @@ class Log:
         """`is_strict`: raise `UnknownEvent` for what `events` does not have (tests); a daemon only
         tells that there was one."""
         self.file: LogFile | None = None
+        # Something is held back: `tell_suppressed` shall be called in so many seconds.
+        self.on_held: Callable[[float], None] = lambda delay_s: None
         self._version = version
         self._fd = fd
         self._events = events
@@ -142,6 +144,14 @@ class Log:
             self._tell(self._floods.take_due(now_s))
             if self._floods.admits(spec, facts, now_s):
                 self._write(spec, facts)
+            else:
+                self.on_held(self._floods.due_s - now_s)
+
+    @property
+    def due_in_s(self) -> float | None:
+        """When `tell_suppressed` may have something to tell."""
+        due_s = self._floods.due_s
+        return None if due_s == float("inf") else max(0.0, due_s - self._monotonic_s())
 
     def _refuse(self, level: str, event: str, facts: Mapping[str, object]) -> None:
         if self._is_strict:
