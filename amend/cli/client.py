@@ -2,6 +2,10 @@
 
 Small on purpose: `amend get` runs before an agent explores. Imports no model and no framework.
 Every wait has an end, and no answer is believed that another user's process could have given.
+
+An amend that is not the daemon's version asks it like any other. Only where the daemon does not
+take a question is it asked what it speaks, and the error says what that explains. `GET /v1/hello`
+stays as it is in every protocol.
 """
 
 import errno
@@ -37,6 +41,15 @@ SILENCE_S: Final = 45.0
 # 100,000 entries with long summaries are 60 MB as JSON.
 ANSWER_BYTES_MAX: Final = 256 << 20
 
+# The protocols that this client can speak; a test holds them to the daemon's of the same version.
+SPOKEN_MIN: Final = 1
+SPOKEN_MAX: Final = 1
+
+# What a daemon of another version may say of a question that one of this version would take: no
+# JSON that it knows, no such route or method, a field too few or too many.
+_NOT_TAKEN: Final = frozenset({400, 405, 422})
+_NO_ROUTE: Final = (404, ": not found")
+
 _KINDS: Final[Mapping[int, type[AmendError]]] = {
     400: RequestInvalid,
     403: Refused,
@@ -68,6 +81,8 @@ _HINTS: Final = {
     Why.HUNG: "look at its log; end it and start it again with `amend run`",
     Why.GONE: "try again; look at its log when it happens twice",
 }
+
+_TOGETHER: Final = "`amend service restart`, or end it and `amend run`, starts the installed one"
 
 _BY_ERRNO: Final = {
     errno.ENOENT: Why.ABSENT,
@@ -224,7 +239,42 @@ class Client:
             detail, hint = str(problem["detail"]), str(problem.get("hint", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             return self._no_amend(f"it says {response.status} and no reason")
-        return _KINDS.get(response.status, Unavailable)(detail, hint=hint)
+        error = _KINDS.get(response.status, Unavailable)(detail, hint=hint)
+        status, ending = _NO_ROUTE
+        if response.status in _NOT_TAKEN or (response.status == status and detail.endswith(ending)):
+            return self._explained(error)
+        return error
+
+    def _explained(self, error: AmendError) -> AmendError:
+        """`error`, or what it comes from where the daemon is another version than this."""
+        from amend.edge.service import package_version  # noqa: PLC0415  # only once it matters
+
+        try:
+            theirs, least, most = self._hello()
+        except (AmendError, OSError, ValueError, KeyError, TypeError):
+            return error
+        ours = package_version()
+        if most >= SPOKEN_MIN and least <= SPOKEN_MAX:
+            if theirs == ours:
+                return error
+            hint = f"the daemon is amend {theirs} and this is {ours}: {_TOGETHER}"
+            return type(error)(error.message, hint=f"{error.hint}; {hint}" if error.hint else hint)
+        return Unavailable(
+            f"the daemon at {self.path} is amend {theirs} and speaks {_protocols(least, most)}, "
+            f"this is amend {ours} and speaks {_protocols(SPOKEN_MIN, SPOKEN_MAX)}",
+            hint=_TOGETHER if most < SPOKEN_MIN else "upgrade this amend, or use the daemon's own",
+        )
+
+    def _hello(self) -> tuple[str, int, int]:
+        """The daemon's version and the protocols it speaks. Raises for what is no such answer."""
+        connection = _Connection(self.path, self._answer_s)
+        try:
+            response = self._exchange(connection, "GET", "/v1/hello", None, {})
+            said = json.loads(self._read(response))
+        finally:
+            connection.close()
+        spoken = said["protocol"]
+        return str(said["version"]), int(spoken["min"]), int(spoken["max"])
 
 
 class Stream:
@@ -273,6 +323,10 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _protocols(least: int, most: int) -> str:
+    return f"protocol {least}" if least == most else f"protocols {least} to {most}"
 
 
 def entry_route(kind: str, key: str) -> str:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amend.cli.client import SPOKEN_MAX, SPOKEN_MIN, Client
 from amend.daemon.lapses import (
     DEAF_TICKS,
     SLEPT_S,
@@ -31,9 +32,14 @@ from amend.daemon.lapses import (
 from amend.daemon.logs import Log
 from amend.daemon.tending import Options, Tending
 from amend.edge.files.look import RACY_NS, look_at_file
+from amend.edge.service import package_version
 from amend.edge.store import Store
 from amend.edge.watch.watcher import Watcher
+from amend.errors import AmendError, Unavailable
+from amend.formats import api
+from benchmarks.running import Daemon
 from tests.conftest import Repository
+from tests.integration.cli_fakes import Fake, fake_daemon
 from tests.integration.serve_fakes import until
 
 # -- sleep and clocks ------------------------------------------------------------------------------
@@ -296,3 +302,96 @@ async def test_a_change_of_mounts_has_the_watch_looked_after_at_the_next_tick(
     living.tick()
 
     assert living.retried == 1
+
+
+# -- another version -------------------------------------------------------------------------------
+
+NO_ROUTE = (404, {"detail": "GET /v1/status: not found", "hint": "GET /openapi.json lists them"})
+
+
+def _hello(least: int, most: int, version: str = "7.0") -> tuple[int, dict[str, Any]]:
+    return 200, {"name": "amend", "version": version, "protocol": {"min": least, "max": most}}
+
+
+def _asked(fake: Fake) -> AmendError:
+    with pytest.raises(AmendError) as caught:
+        Client(fake.path).get("/v1/status")
+    return caught.value
+
+
+def test_the_client_speaks_what_a_daemon_of_its_version_does() -> None:
+    assert (SPOKEN_MIN, SPOKEN_MAX) == (api.PROTOCOL_MIN, api.PROTOCOL_MAX)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "says", "hint"),
+    [
+        (SPOKEN_MAX + 1, SPOKEN_MAX + 1, "protocol 2,", "upgrade this amend"),
+        (SPOKEN_MAX + 1, SPOKEN_MAX + 4, "protocols 2 to 5,", "upgrade this amend"),
+        (SPOKEN_MIN - 1, SPOKEN_MIN - 1, "protocol 0,", "`amend service restart`"),
+    ],
+)
+def test_a_daemon_that_speaks_another_protocol_is_explained(
+    least: int, most: int, says: str, hint: str
+) -> None:
+    with fake_daemon() as fake:
+        fake.answers["GET /v1/status"] = NO_ROUTE
+        fake.answers["GET /v1/hello"] = _hello(least, most)
+
+        error = _asked(fake)
+
+    assert isinstance(error, Unavailable)
+    assert "is amend 7.0 and speaks " + says in error.message
+    assert error.message.endswith(f"this is amend {package_version()} and speaks protocol 1")
+    assert error.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [(400, "no JSON"), (405, "no such method"), (422, "a field too many"), NO_ROUTE],
+)
+def test_what_an_older_daemon_of_the_same_protocol_does_not_take_is_explained(
+    status: int, detail: Any
+) -> None:
+    document = detail if isinstance(detail, dict) else {"detail": detail, "hint": "look"}
+    with fake_daemon() as fake:
+        fake.answers["GET /v1/status"] = (status, document)
+        fake.answers["GET /v1/hello"] = _hello(SPOKEN_MIN, SPOKEN_MAX)
+
+        error = _asked(fake)
+
+    assert error.message == document["detail"]
+    assert f"the daemon is amend 7.0 and this is {package_version()}" in error.hint
+    assert "amend service restart" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "hello"),
+    [
+        (404, _hello(1, 1)),  # no such entry
+        (409, _hello(1, 1)),
+        (503, _hello(1, 1)),
+        (422, _hello(SPOKEN_MIN, SPOKEN_MAX, package_version())),
+        (422, (200, ["amend"])),
+        (422, (500, {"detail": "amend made a mistake", "hint": ""})),
+    ],
+)
+def test_what_the_version_does_not_explain_stays_as_it_is(status: int, hello: Any) -> None:
+    with fake_daemon() as fake:
+        fake.answers["GET /v1/status"] = (status, {"detail": "no such thing", "hint": "look"})
+        fake.answers["GET /v1/hello"] = hello
+
+        error = _asked(fake)
+
+    assert (error.message, error.hint) == ("no such thing", "look")
+
+
+def test_a_question_that_no_daemon_of_this_version_knows_says_so_by_its_route(
+    tmp_path: Path,
+) -> None:
+    """What the client takes for another version's answer is what a daemon really answers."""
+    with Daemon(tmp_path) as daemon:
+        found = daemon.request("GET", "/v9/status")
+
+    assert found[0] == NO_ROUTE[0]
+    assert found[1]["detail"].endswith(": not found")
