@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _BARS_ASCII: Final = ".:-=+*#@"
 
+# Where less fits, what changed is worth more than what was saved.
+_HIGH: Final = 18
+
+# Below this there is no room for what is checked out.
+_NARROW: Final = 60
+
 # Below this the columns of a repository leave too little of its path to know it by.
 _WIDE: Final = 100
 
@@ -37,6 +43,8 @@ def frame(
     """The lines, from the top. `is_ascii`: the terminal has no other characters."""
     head = _head(seen, width)
     foot = [Text(), *_hooks(seen), *_saved(seen, width, is_ascii)]
+    if height < _HIGH:
+        foot = foot[:1]
     if has_keys:
         foot.append(Text("q ends it", style="dim"))
     repos = seen.status["repos"]
@@ -123,7 +131,7 @@ _COUNT_WIDTH: Final = 9
 
 def _columns(repos: Sequence["RepoJson"], width: int) -> tuple[int, int, int]:
     """Of a repository's path, what is checked out, and the watch."""
-    at, watch = (24, 22) if width >= _WIDE else (14, 0)
+    at, watch = (24, 22) if width >= _WIDE else (14, 0) if width >= _NARROW else (0, 0)
     longest = max((cell_len(_homely(clean(repo["root"]))) for repo in repos), default=0)
     free = width - at - watch - len(_COUNTS) * _COUNT_WIDTH - 2
     return max(12, min(longest, free)), at, watch
@@ -131,7 +139,7 @@ def _columns(repos: Sequence["RepoJson"], width: int) -> tuple[int, int, int]:
 
 def _repo_heading(repos: Sequence["RepoJson"], width: int) -> Text:
     path, at, _ = _columns(repos, width)
-    line = set_cell_size("repository", path) + "  " + set_cell_size("at", at)
+    line = set_cell_size("repository", path) + (f"  {set_cell_size('at', at)}" if at else "")
     line += "".join(f"{name:>{_COUNT_WIDTH}}" for name in _COUNTS)
     return Text(line + "  watch" if width >= _WIDE else line, style="bold")
 
@@ -159,7 +167,9 @@ def _repo(repo: "RepoJson", path: int, at: int, watch: int) -> Text:
     place = clean(repo["branch"] or (repo["head"] or "")[:7] or "no git")
     if repo["operation"]:
         place += f" ({clean(repo['operation'])})"
-    line = Text(_end_of(_homely(clean(repo["root"])), path) + "  " + _start_of(place, at))
+    line = Text(_end_of(_homely(clean(repo["root"])), path))
+    if at:
+        line.append("  " + _start_of(place, at))
     for name in _COUNTS:
         count = repo["entries"][name]
         line.append(f"{count:>{_COUNT_WIDTH}}", style=COLOURS[name] if count else "dim")

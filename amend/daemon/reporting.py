@@ -31,8 +31,9 @@ POINTS: Final = 48
 # Two screens full of the largest terminal that `amend top` is tested with.
 CHANGES_SHOWN_MAX: Final = 100
 
-# Of the daemon's own life that many are looked through for those of one repository.
-CHANGES_READ_MAX: Final = 1_000
+# The loop makes so many of its own life's anew, at 2 µs each and for no longer than a lookup may
+# wait; older ones are in the store.
+CHANGES_READ_MAX: Final = 300
 
 DEFAULT_SPAN: Final = timedelta(days=1)
 
@@ -74,18 +75,21 @@ async def report(
     repo = worktree.id if worktree is not None else None
     lately = _lately(tending, repo)  # before the store is read: what is in both is told once
     clock = tending.changes.clock if tending.changes is not None else ""
-    earlier, turns, uses = await asyncio.to_thread(_read, tending.store.path, repo, begin, step_s)
     roots = {each.id: path_text(each.root) for each in tending.worktrees.values()}
+    earlier, turns, uses = await asyncio.to_thread(
+        _read, tending.store.path, repo, begin, step_s, roots
+    )
+    hooks, lookups = latencies(requests, HOOK, LOOKUP)
     return {
         "clock": clock,
         "at": rfc3339(now),
         "since": rfc3339(begin),
         "step_s": step_s,
         "points": [_point(n, begin, step_s, turns, uses) for n in range(POINTS)],
-        "changes": _changes(lately, earlier, roots),
+        "changes": _changes(lately, earlier),
         "hooks": [_hook(agent, tally) for agent, tally in sorted(tallies.items())],
-        "hook_latency": latency(requests, HOOK),
-        "lookup_latency": latency(requests, LOOKUP),
+        "hook_latency": hooks,
+        "lookup_latency": lookups,
         "trees": [
             tree
             for each in ([worktree] if worktree is not None else tending.worktrees.values())
@@ -105,13 +109,13 @@ def _lately(tending: Tending, repo: str | None) -> list[api.ChangeJson]:
 
 
 def _read(
-    path: str, repo: str | None, begin: datetime, step_s: int
-) -> tuple[Sequence[Happened], _Turns, _Uses]:
+    path: str, repo: str | None, begin: datetime, step_s: int, roots: Mapping[str, str]
+) -> tuple[Sequence[api.ChangeJson], _Turns, _Uses]:
     """Nothing where the store is in memory, or is just being made or moved aside."""
     try:
         with Past(path) as past:
             return (
-                past.changes(repo, CHANGES_SHOWN_MAX),
+                [_stored(each, roots) for each in past.changes(repo, CHANGES_SHOWN_MAX)],
                 past.turns(repo, begin, step_s, POINTS),
                 past.uses(repo, begin, step_s, POINTS),
             )
@@ -138,11 +142,11 @@ def _point(
 
 
 def _changes(
-    lately: Sequence[api.ChangeJson], earlier: Iterable[Happened], roots: Mapping[str, str]
+    lately: Sequence[api.ChangeJson], earlier: Iterable[api.ChangeJson]
 ) -> list[api.ChangeJson]:
     """Those of this life as they are known now, before them what the store has of others."""
     told = {change["clock"] for change in lately}
-    found = [*lately, *(_stored(each, roots) for each in earlier if each.clock not in told)]
+    found = [*lately, *(change for change in earlier if change["clock"] not in told)]
     return list(_merged(found))[:CHANGES_SHOWN_MAX]
 
 
@@ -208,15 +212,19 @@ def _trees(worktree: Worktree) -> list[api.TreeActivity]:
     ]
 
 
-def latency(requests: Histogram, route: str) -> api.LatencyJson:
-    """Of all answers at `route`: bounds of the histogram's own buckets."""
-    below: dict[str, int] = {}  # how many took at most so long, by the bound's text
-    wanted = f'route="{route}"'
+def latencies(requests: Histogram, *routes: str) -> list[api.LatencyJson]:
+    """Of all answers at each route: bounds of the histogram's own buckets."""
+    # How many took at most so long, by the bound's text.
+    below: dict[str, dict[str, int]] = {f'route="{route}"': {} for route in routes}
     for line in requests.lines("s"):
         series, _, value = line.rpartition(" ")
-        bound = _BOUND.search(series)
-        if bound is not None and wanted in series:
-            below[bound[1]] = below.get(bound[1], 0) + int(value)
+        for route, counts in below.items():
+            if route in series and (bound := _BOUND.search(series)) is not None:
+                counts[bound[1]] = counts.get(bound[1], 0) + int(value)
+    return [_latency(counts) for counts in below.values()]
+
+
+def _latency(below: Mapping[str, int]) -> api.LatencyJson:
     count = below.get("+Inf", 0)
     return {
         "count": count,

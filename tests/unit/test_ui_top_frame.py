@@ -87,3 +87,12 @@ def test_latency_beyond_the_scale_is_told_as_such() -> None:
 
     assert "99 % within more than 5 s" not in text(frame(heard, 100, 24))
     assert "99 % in more than 5 s" in text(frame(heard, 100, 24))
+
+
+def test_a_small_terminal_shows_what_changed_rather_than_what_was_saved() -> None:
+    lines = frame(seen([repo("/r/shop")], [change(), change(), change()]), 44, 12)
+
+    shown = [" ".join(line.plain.split()) for line in lines]
+    assert "/r/shop 2 1 0" in shown
+    assert sum("topic auth" in line for line in shown) == 3
+    assert not any("tokens" in line for line in shown)
