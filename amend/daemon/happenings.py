@@ -9,7 +9,8 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
 
 from amend.core.model import EntryName, Judgement, Verdict, path_text
 from amend.daemon.answers import Answers
@@ -40,6 +41,41 @@ class Captured(Protocol):
     def withheld(self) -> Mapping[str, int]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Staled:
+    """`refined`: it was stale before, and the cause is known better now."""
+
+    cause: str
+    refined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    previous: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    cause: str
+
+
+Turn = Staled | Restored | Unknown | Literal[Verdict.FRESH, Verdict.MISSING]
+"""What became of an entry, as far as the log tells it: fresh is new, missing is gone."""
+
+
+def _turn_of(previous: Verdict, verdict: Verdict, cause: str) -> Turn | None:
+    """None: of what was fresh or unknown before nobody waits to be told why."""
+    if verdict is Verdict.STALE:
+        return Staled(cause, refined=previous is verdict)
+    if verdict is previous:
+        return None
+    if verdict is Verdict.MISSING:
+        return Verdict.MISSING
+    if verdict is Verdict.UNKNOWN:
+        return Unknown(cause)
+    return Verdict.FRESH if previous is Verdict.MISSING else Restored(previous)
+
+
 class Happenings:
     def __init__(
         self,
@@ -53,7 +89,7 @@ class Happenings:
         self._answers = answers
         self.captures: Captured | None = None
         self._loop = loop
-        self._together: Counter[tuple[str, Verdict, Verdict, str]] = Counter()
+        self._together: Counter[tuple[str, Turn]] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._held_timer: asyncio.TimerHandle | None = None
         self._counts: dict[tuple[str, ...], int] = {}
@@ -85,7 +121,10 @@ class Happenings:
                 sources=[cause.source for cause in causes if cause.source],
             )
         cause = causes[0].kind.value if causes else ""
-        self._together[repo, previous, verdict, cause] += 1
+        turn = _turn_of(previous, verdict, cause)
+        if turn is None:
+            return
+        self._together[repo, turn] += 1
         if self._timer is None:
             self._timer = self._loop.call_later(TOGETHER_S, self.tell_together)
 
@@ -95,22 +134,22 @@ class Happenings:
             self._timer.cancel()
             self._timer = None
         together, self._together = self._together, Counter()
-        for (repo, previous, verdict, cause), count in together.items():
-            refined = previous is verdict
-            if verdict is Verdict.STALE:
-                self._log.info(
-                    "entries_staled", repo=repo, count=count, cause=cause, refined=refined
-                )
-            elif refined:
-                continue  # of what is fresh or unknown nobody waits to be told why
-            elif verdict is Verdict.MISSING:
-                self._log.info("entries_removed", repo=repo, count=count)
-            elif verdict is Verdict.UNKNOWN:
-                self._log.info("entries_unknown", repo=repo, count=count, cause=cause)
-            elif previous is Verdict.MISSING:
-                self._log.info("entries_learnt", repo=repo, count=count)
-            else:
-                self._log.info("entries_restored", repo=repo, count=count, previous=previous.value)
+        for (repo, turn), count in together.items():
+            match turn:
+                case Staled(cause, refined):
+                    self._log.info(
+                        "entries_staled", repo=repo, count=count, cause=cause, refined=refined
+                    )
+                case Restored(previous):
+                    self._log.info(
+                        "entries_restored", repo=repo, count=count, previous=previous.value
+                    )
+                case Unknown(cause):
+                    self._log.info("entries_unknown", repo=repo, count=count, cause=cause)
+                case Verdict.FRESH:
+                    self._log.info("entries_learnt", repo=repo, count=count)
+                case Verdict.MISSING:
+                    self._log.info("entries_removed", repo=repo, count=count)
 
     # -- repositories ----------------------------------------------------------------------------
 
