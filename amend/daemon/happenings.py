@@ -1,8 +1,9 @@
 """What the daemon has lately done and suffered, told to its log.
 
 Verdict changes come one by one and are told together, a line for each repository and cause. The
-rest is counted already, for `/metrics`: that is looked at every few seconds, and what has grown
-since is one line. So it costs nothing where it happens, and a flood is summed up before it is told.
+rest is counted already, for `/metrics`: that is looked at on a timer that runs anyway, and what has
+grown since is one line. So it costs nothing where it happens, wakes nobody, and a flood is summed
+up before it is told.
 """
 
 import asyncio
@@ -18,10 +19,8 @@ from amend.daemon.logs import Log
 from amend.daemon.tending import Tending
 from amend.daemon.worktree import Worktree
 
-# A person who follows the log sees what happened this much later at most.
-LOOK_S: Final = 10.0
-
-# Every so many looks come what costs more to find out, and what happens all the time: a minute.
+# The daemon's tick is 10 s. After six of them comes what costs more to find out, and what happens
+# all the time.
 LOOKS_A_MINUTE: Final = 6
 
 # A checkout or a build touches its files within this.
@@ -99,11 +98,6 @@ class Happenings:
         self._looks = 0
         log.on_held = self._held
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            self.look()
-
     # -- verdicts --------------------------------------------------------------------------------
 
     def changed(self, repo: str, name: EntryName, previous: Verdict, judgement: Judgement) -> None:
@@ -163,7 +157,7 @@ class Happenings:
     # -- what is counted -------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Tell what has grown or turned since the last look."""
+        """Tell what has grown or turned since the last look; for each tick."""
         self._looks += 1
         worktrees = self._tending.worktrees
         for worktree in worktrees.values():

@@ -250,12 +250,11 @@ class Daemon:
         """Until stopped: the hourly round, the socket's health, a config file that changes."""
         has_watchdog = self._notifier.watchdog_s is not None
         lapses = Lapses(tending, self._log, self._lapsed.set, listens=not has_watchdog)
-        ticks = [lapses.tick]
+        ticks = [lapses.tick, happenings.look]
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._verify_hourly(tending)),
                 group.create_task(self._keep_socket(keeper, ticks)),
-                group.create_task(happenings.run()),
             ]
             if self._installation is not None and tending.watch is not None:
                 upgrade = Upgrade(self._installation, self._log)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -368,26 +367,14 @@ async def test_a_repository_that_is_removed_is_told_and_forgotten(
     assert here.happenings._problems == {}
 
 
-@asynccontextmanager
-async def looking(here: Tended) -> AsyncIterator[None]:
-    task = asyncio.create_task(here.happenings.run())
-    yield
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_it_looks_by_itself_and_tells_what_the_log_holds_back(
-    tend: Callable[..., Tended], monkeypatch: pytest.MonkeyPatch
+async def test_what_the_log_holds_back_is_told_without_anybody_asking(
+    tend: Callable[..., Tended],
 ) -> None:
-    monkeypatch.setattr(happenings, "LOOK_S", 0.01)
     here, seen = tend(), []
 
-    async with looking(here):
-        here.worktree.cache_file.shared.writes += 1
-        await until(lambda: seen.extend(here.told()) or ("cache_file_written", 1) in seen)
-        for _ in range(3):
-            here.log.info("config_reloaded")
-        await until(lambda: seen.extend(here.told()) or ("config_reloaded", 2) in seen)
+    for _ in range(3):
+        here.log.info("config_reloaded")
+    await until(lambda: seen.extend(here.told()) or ("config_reloaded", 2) in seen)
 
     assert [each for each in seen if each[0] == "config_reloaded"] == [
         ("config_reloaded",),
