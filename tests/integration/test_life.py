@@ -7,17 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from amend.cli.client import SPOKEN_MAX, SPOKEN_MIN, Client
+from amend.daemon import run
+from amend.daemon.answers import Answers
 from amend.daemon.lapses import (
     DEAF_TICKS,
     SLEPT_S,
@@ -30,6 +33,7 @@ from amend.daemon.lapses import (
     read_clocks,
 )
 from amend.daemon.logs import Log
+from amend.daemon.settings import options_of
 from amend.daemon.tending import Options, Tending
 from amend.edge.files.look import RACY_NS, look_at_file
 from amend.edge.service import package_version
@@ -37,6 +41,7 @@ from amend.edge.store import Store
 from amend.edge.watch.watcher import Watcher
 from amend.errors import AmendError, Unavailable
 from amend.formats import api
+from amend.formats.config import Config
 from benchmarks.running import Daemon
 from tests.conftest import Repository
 from tests.integration.cli_fakes import Fake, fake_daemon
@@ -395,3 +400,187 @@ def test_a_question_that_no_daemon_of_this_version_knows_says_so_by_its_route(
 
     assert found[0] == NO_ROUTE[0]
     assert found[1]["detail"].endswith(": not found")
+
+
+# -- a foreign environment -------------------------------------------------------------------------
+
+
+def test_a_daemon_started_inside_of_a_git_hook_is_about_no_other_repository(
+    tmp_path: Path, git: Callable[..., Repository]
+) -> None:
+    """As `post-commit` of `other` would start it, and worse."""
+    other = git("other", {"b.py": "other\n"})
+    repo = git("shop", {"a.py": "one\n", ".gitignore": ".agent-cache.json\n"})
+    index = other.root / ".git/index"
+    before = index.read_bytes()
+    daemon = Daemon(tmp_path / "daemon")
+    daemon.env |= {
+        "GIT_DIR": str(other.root / ".git"),
+        "GIT_WORK_TREE": str(other.root),
+        "GIT_INDEX_FILE": str(index),
+        "GIT_OBJECT_DIRECTORY": str(other.root / ".git/objects"),
+        "GIT_PREFIX": "src/",
+        "GIT_CONFIG_PARAMETERS": "'core.bare=true'",
+        "GIT_TRACE": str(tmp_path / "trace"),
+        "GIT_PYTHON_GIT_EXECUTABLE": "/nonexistent/git",
+    }
+
+    with daemon:
+        added = daemon.add(repo.root)
+        daemon.put(repo.root, "auth", ["a.py"])
+        head = repo.commit("more", {"a.py": "two\n"})
+        daemon.sync()
+        answer = daemon.lookup(repo.root, "auth")
+        status = daemon.get("/v1/status")["repos"]
+
+    assert added["root"] == str(repo.root)
+    assert [(each["root"], each["head"]) for each in status] == [(str(repo.root), head)]
+    assert (answer["verdict"], answer["causes"][0]["cause"]) == ("stale", "committed")
+    assert index.read_bytes() == before
+    assert not (tmp_path / "trace").exists()
+
+
+# -- a configuration that changes ------------------------------------------------------------------
+
+
+class Reloading:
+    """A daemon that serves nobody, of one repository, and what its configuration makes of it."""
+
+    def __init__(self, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.root = root
+        self._capfd = capfd
+        self._config = Path(os.environ["AMEND_CONFIG"])
+        self.daemon = run.Daemon(os.environ)
+        store = Store(":memory:")
+        options = options_of(self.daemon.config, os.environ)
+        self.tending = Tending(store, None, None, options, inline_bytes_max=None)
+        self.answers = Answers(self.tending, "0")
+        self.worktree = self.tending.add(os.fsencode(root))
+
+    def reload(self, text: str) -> None:
+        self._config.write_text(text)
+        self.daemon._reload(self.tending, self.answers)
+
+    def seen(self) -> dict[str, object]:
+        """What is in force, by the setting that decides it, where it decides."""
+        log, worktree, cache_file = self.daemon._log, self.worktree, self.worktree.cache_file
+        self._capfd.readouterr()
+        log.info("machine_slept", slept_s=1.0)
+        line = self._capfd.readouterr().err
+        siblings = worktree.siblings.values()
+        hooks = self.daemon._hook_settings()
+        return {
+            "daemon.log_level": log.is_enabled("debug"),
+            "daemon.log_format": line.startswith("{"),
+            "daemon.log_file": log.file is not None,
+            "policy.on_stale": cache_file.on_stale.value,
+            "policy.evidence": worktree.memory.is_lenient,
+            "policy.write_tracked": cache_file._write_tracked,
+            "hooks.explore": hooks.explore.value,
+            "hooks.explorers": hooks.explorers,
+            "repo.root": sorted(os.fsdecode(each.root) for each in self.tending.worktrees.values()),
+            "repo.memory": [os.fsdecode(tree.path) for tree in worktree.trees],
+            "repo.contracts": [os.fsdecode(each) for each in worktree.contracts.patterns],
+            "repo.sibling.name": [each.rule.name for each in siblings],
+            "repo.sibling.path": [
+                os.path.realpath(os.fsdecode(each.rule.root)) for each in siblings
+            ],
+            "repo.sibling.track": [each.rule.track for each in siblings],
+        }
+
+
+# What each setting is changed to, below a repository and a sibling that are there already.
+CHANGED: Final = {
+    "daemon.log_level": ('[daemon]\nlog_level = "debug"', True),
+    "daemon.log_format": ('[daemon]\nlog_format = "console"', False),
+    "daemon.log_file": ('[daemon]\nlog_file = "always"', True),
+    "policy.on_stale": ('[policy]\non_stale = "evict"', "evict"),
+    "policy.evidence": ('[policy]\nevidence = "strict"', False),
+    "policy.write_tracked": ("[policy]\nwrite_tracked = true", True),
+    "hooks.explore": ('[hooks]\nexplore = "inform"', "inform"),
+    "hooks.explorers": ('[hooks]\nexplorers = ["looker"]', frozenset({"looker"})),
+    "repo.root": ('[[repo]]\nroot = "{more}"', ["{more}", "{root}"]),
+    "repo.memory": ('memory = ["notes", "memory"]', ["notes", "memory"]),
+    "repo.contracts": ('contracts = ["c/*.json"]', ["c/*.json"]),
+    "repo.sibling.name": ('name = "other"', ["other"]),
+    "repo.sibling.path": ('path = "../more"', ["{more}"]),
+    "repo.sibling.track": ('track = "head"', ["head"]),
+}
+
+REPO: Final = '[[repo]]\nroot = "{root}"\n'
+SIBLING: Final = {"name": '"backend"', "path": '"../backend"', "track": '"worktree"'}
+
+
+def _with_sibling(**changed: str) -> str:
+    lines = (f"{name} = {value}\n" for name, value in (SIBLING | changed).items())
+    return REPO + "[[repo.sibling]]\n" + "".join(lines)
+
+
+def _changed(setting: str, line: str) -> str:
+    """The whole configuration with that one line changed."""
+    table, _, name = setting.rpartition(".")
+    if table == "repo.sibling":
+        return _with_sibling(**{name: line.partition(" = ")[2]})
+    if table == "repo" and name != "root":
+        return _with_sibling().replace(REPO, f"{REPO}{line}\n")
+    return f"{line}\n{_with_sibling()}"
+
+
+def _settings(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        inner = next(
+            (t for t in (*get_args(field.annotation), field.annotation) if _is_table(t)), None
+        )
+        if inner is not None:
+            yield from _settings(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def _is_table(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, BaseModel)
+
+
+def test_every_setting_is_changed_by_the_test_below() -> None:
+    assert set(_settings(Config)) == set(CHANGED)
+
+
+@pytest.mark.parametrize("setting", CHANGED)
+async def test_a_changed_setting_applies_at_once_and_goes_back_to_what_it_was(
+    setting: str,
+    tmp_path: Path,
+    git: Callable[..., Repository],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    roots = {name: str(git(name).root) for name in ("shop", "backend", "more")}
+    places = {"root": roots["shop"], "more": roots["more"]}
+    reloading = Reloading(Path(roots["shop"]), capfd)
+    line, expected = CHANGED[setting]
+    usual = _with_sibling().format(**places)
+    reloading.reload(usual)
+    before = reloading.seen()
+
+    reloading.reload(_changed(setting, line).format(**places))
+    changed = reloading.seen()
+    reloading.reload(usual)
+    after = reloading.seen()
+
+    if isinstance(expected, list):
+        expected = [each.format(**places) for each in expected]
+    assert reloading.answers.config_error is None
+    assert changed == before | {setting: expected}
+    # A repository that was named once is tended until `amend remove`.
+    assert after == (before | {setting: expected} if setting == "repo.root" else before)
+
+
+async def test_a_bad_value_is_named_and_changes_nothing(
+    git: Callable[..., Repository], capfd: pytest.CaptureFixture[str]
+) -> None:
+    reloading = Reloading(git("shop").root, capfd)
+    reloading.reload('[policy]\non_stale = "observe"\n')
+    before = reloading.seen()
+
+    reloading.reload('[policy]\non_stale = "evict"\nevidence = "loose"\n')
+
+    assert reloading.seen() == before
+    assert "policy.evidence is 'loose', must be one of" in str(reloading.answers.config_error)
