@@ -9,7 +9,13 @@ import click
 def completion(shell: str) -> None:
     """Print the completion script for SHELL.
 
-    For bash: eval "$(amend completion bash)" in ~/.bashrc.
+    \b
+    bash, in ~/.bashrc:  eval "$(amend completion bash)"
+    zsh, in ~/.zshrc:    eval "$(amend completion zsh)"
+    fish:  amend completion fish > ~/.config/fish/completions/amend.fish
+
+    It asks amend at each TAB, so an upgrade needs no new one. Keys are those of the repository that
+    the shell is in, where a daemon answers.
     """
     from click.shell_completion import get_completion_class
 

@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "config": "amend.cli.settings:config",
     "demo": "amend.cli.demo:demo",
     "completion": "amend.cli.completion:completion",
+    "manual": "amend.cli.manual:manual",
 }
 
 

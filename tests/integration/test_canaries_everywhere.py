@@ -127,7 +127,7 @@ def call(
 
 
 # These talk to nothing of a repository, or are what the test runs anyway.
-NOT_CALLED = {"run", "demo", "completion", "watch", "top", "ui", "service"}
+NOT_CALLED = {"run", "demo", "completion", "manual", "watch", "top", "ui", "service"}
 
 
 def every_command() -> list[tuple[list[str], click.Command]]:

@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 _BESIDE: Final = ("pyproject.toml", "README.md", "LICENSE", "config.example.toml")
 
 # What `make` leaves behind is in no package.
-_LEFT: Final = shutil.ignore_patterns("__pycache__", ".*", "build", "dist")
+_LEFT: Final = shutil.ignore_patterns("__pycache__")
 
 BUILD_S: Final = 120
 
