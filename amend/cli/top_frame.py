@@ -286,7 +286,7 @@ def _count(hook: "HookActivity") -> int:
 
 def _latency(latency: "LatencyJson") -> str:
     half, most = latency["p50_s"], latency["p99_s"]
-    return f"half {_ms(half)}, 99 % {_ms(most)} (over HTTP)"
+    return f"half {_ms(half)}, 99 % {_ms(most)}"
 
 
 def _ms(seconds: float | None) -> str:

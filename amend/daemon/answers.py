@@ -191,7 +191,7 @@ class Answers:
     def metrics(self) -> str:
         return prometheus_text(
             self._tending, self.verdicts, self.requests, self.connections
-        ) + hooks_text(self.hooks.tallies if self.hooks else {}, self.hook_connections)
+        ) + hooks_text(self.hooks, self.hook_connections)
 
     def on_request(self, method: str, route: str, status: int, seconds: float) -> None:
         self.requests.observe(seconds, method=method, route=route, status=str(status))
@@ -526,6 +526,7 @@ class Answers:
             now=now,
             tallies=self.hooks.tallies if self.hooks is not None else {},
             requests=self.requests,
+            exchanges=self.hooks.seconds if self.hooks is not None else Histogram(),
         )
 
     def changes(self, cwd: str | None, since: str) -> api.ChangesAnswer:

@@ -1,12 +1,11 @@
 """What `/metrics` tells: every promise as a counter or a histogram, in Prometheus text."""
 
 import resource
-from collections.abc import Mapping
 
 from amend.core.metrics import Counter, Histogram, render
 from amend.core.model import Verdict
 from amend.daemon.tending import Tending
-from amend.edge.serve.hook_exchange import Tally
+from amend.edge.serve.hook_exchange import TimelyExchange
 from amend.edge.serve.limits import HookStats, Stats
 
 
@@ -119,10 +118,10 @@ def prometheus_text(
     )
 
 
-def hooks_text(tallies: Mapping[str, Tally], connections: HookStats) -> str:
+def hooks_text(hooks: TimelyExchange | None, connections: HookStats) -> str:
     """What `/metrics` tells of hooks besides, in the same form."""
     exchanges, refused = Counter(), Counter()
-    for agent, tally in tallies.items():
+    for agent, tally in hooks.tallies.items() if hooks is not None else ():
         exchanges.add(tally.told, agent=agent, outcome="told")
         exchanges.add(tally.silent, agent=agent, outcome="silent")
         exchanges.add(tally.late, agent=agent, outcome="late")
@@ -136,6 +135,10 @@ def hooks_text(tallies: Mapping[str, Tally], connections: HookStats) -> str:
             "amend_hook_exchanges_total": (
                 "Exchanges with agents' hooks, by what they were told.",
                 exchanges,
+            ),
+            "amend_hook_seconds": (
+                "Time to answer a hook, by agent.",
+                hooks.seconds if hooks is not None else Histogram(),
             ),
             "amend_hook_refused_total": (
                 "Connections to hook sockets that were cut, by reason.",

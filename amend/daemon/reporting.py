@@ -19,7 +19,7 @@ from amend.daemon.tending import Tending
 from amend.daemon.tree_showing import trees_named
 from amend.daemon.worktree import Worktree
 from amend.edge.serve.hook_exchange import Tally
-from amend.edge.serve.hot import HOOK, LOOKUP
+from amend.edge.serve.hot import LOOKUP
 from amend.edge.store_hooks import FORGET_AFTER, Happened, Past, Use
 from amend.errors import RequestInvalid
 from amend.formats import api
@@ -68,8 +68,10 @@ async def report(
     now: datetime,
     tallies: Mapping[str, Tally],
     requests: Histogram,
+    exchanges: Histogram,
 ) -> api.ActivityAnswer:
-    """Of `worktree`, or of all. `requests`: seconds by method, route and status."""
+    """Of `worktree`, or of all. `requests`: seconds by method, route and status; `exchanges`: of
+    hooks, by agent."""
     step_s = max(_STEP_S_MIN, -int((since - now).total_seconds() // POINTS))
     begin = now - timedelta(seconds=step_s * POINTS)
     repo = worktree.id if worktree is not None else None
@@ -79,7 +81,7 @@ async def report(
     earlier, turns, uses = await asyncio.to_thread(
         _read, tending.store.path, repo, begin, step_s, roots
     )
-    hooks, lookups = latencies(requests, HOOK, LOOKUP)
+    hooks, lookups = latency(exchanges), latency(requests, f'route="{LOOKUP}"')
     return {
         "clock": clock,
         "at": rfc3339(now),
@@ -212,16 +214,14 @@ def _trees(worktree: Worktree) -> list[api.TreeActivity]:
     ]
 
 
-def latencies(requests: Histogram, *routes: str) -> list[api.LatencyJson]:
-    """Of all answers at each route: bounds of the histogram's own buckets."""
-    # How many took at most so long, by the bound's text.
-    below: dict[str, dict[str, int]] = {f'route="{route}"': {} for route in routes}
-    for line in requests.lines("s"):
+def latency(seconds: Histogram, label: str = "") -> api.LatencyJson:
+    """Of all that has this label: bounds of the histogram's own buckets."""
+    below: dict[str, int] = {}  # how many took at most so long, by the bound's text
+    for line in seconds.lines("s"):
         series, _, value = line.rpartition(" ")
-        for route, counts in below.items():
-            if route in series and (bound := _BOUND.search(series)) is not None:
-                counts[bound[1]] = counts.get(bound[1], 0) + int(value)
-    return [_latency(counts) for counts in below.values()]
+        if label in series and (bound := _BOUND.search(series)) is not None:
+            below[bound[1]] = below.get(bound[1], 0) + int(value)
+    return _latency(below)
 
 
 def _latency(below: Mapping[str, int]) -> api.LatencyJson:

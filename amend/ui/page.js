@@ -136,7 +136,7 @@ function showStatus() {
   if (told.config_error) facts.push(["configuration", clean(told.config_error)]);
   const latency = state.activity?.hook_latency;
   if (latency?.count) {
-    facts.push(["hooks over HTTP", `half ${milliseconds(latency.p50_s)}, 99 % ${milliseconds(latency.p99_s)}`]);
+    facts.push(["hooks", `half ${milliseconds(latency.p50_s)}, 99 % ${milliseconds(latency.p99_s)}`]);
   }
   $("daemon").replaceChildren(...facts.flatMap(([name, said]) =>
     [element("dt", {}, name), element("dd", {}, said)]));

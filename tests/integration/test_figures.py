@@ -9,7 +9,7 @@ import pytest
 from amend.core.metrics import Counter, Histogram
 from amend.daemon.figures import hooks_text, prometheus_text
 from amend.daemon.tending import Options, Tending
-from amend.edge.serve.hook_exchange import Tally
+from amend.edge.serve.hook_exchange import Tally, TimelyExchange
 from amend.edge.serve.limits import HookStats, Stats
 from amend.edge.store import Store
 from tests.conftest import Repository
@@ -83,6 +83,10 @@ def test_every_count_of_a_connection_or_a_cache_file_has_a_figure(tending: Tendi
     assert {str(number) for number in counted} <= set(told)
 
 
+async def nothing(agent: str, body: bytes) -> bytes:
+    return b""
+
+
 def test_every_count_of_hooks_has_a_figure() -> None:
     stats, tally = HookStats(), Tally()
     numbers = iter(range(1, 100))
@@ -90,8 +94,14 @@ def test_every_count_of_hooks_has_a_figure() -> None:
         for name in counts.__slots__:
             setattr(counts, name, next(numbers))
 
-    text = hooks_text({"claude": tally}, stats)
+    hooks = TimelyExchange(nothing, ("claude",), on_bug=lambda error: "")
+    hooks.tallies["claude"] = tally
+    hooks.seconds.observe(0.002, agent="claude")
 
-    told = [line.rpartition(" ")[2] for line in text.splitlines() if not line.startswith("#")]
+    text = hooks_text(hooks, stats)
+
+    lines = [line for line in text.splitlines() if line[0] != "#" and "_seconds_" not in line]
+    told = [line.rpartition(" ")[2] for line in lines]
     assert sorted(told) == sorted(str(n) for n in range(1, next(numbers)))
     assert 'amend_hook_exchanges_total{agent="claude",outcome="told"}' in text
+    assert 'amend_hook_seconds_count{agent="claude"} 1' in text

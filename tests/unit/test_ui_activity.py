@@ -11,7 +11,7 @@ import pytest
 from amend.core.metrics import Histogram
 from amend.core.model import Cause, CauseKind, EntryName, Judgement, Kind, Verdict
 from amend.daemon.changes import Changes
-from amend.daemon.reporting import CHANGES_SHOWN_MAX, POINTS, latencies, report, since_of
+from amend.daemon.reporting import CHANGES_SHOWN_MAX, POINTS, latency, report, since_of
 from amend.daemon.tending import Options, Tending
 from amend.daemon.worktree import Worktree
 from amend.edge.serve.hook_exchange import Tally
@@ -51,6 +51,7 @@ def told(
             now=NOW,
             tallies=tallies or {},
             requests=Histogram(),
+            exchanges=Histogram(),
         )
     )
 
@@ -198,7 +199,7 @@ def test_latency_is_bounded_by_the_buckets_of_one_route() -> None:
     requests.observe(0.02, method="POST", route=HOOK, status="200")
     requests.observe(9.0, method="POST", route=LOOKUP, status="200")
 
-    assert latencies(requests, HOOK, LOOKUP, "/none") == [
+    assert [latency(requests, f'route="{route}"') for route in (HOOK, LOOKUP, "/none")] == [
         {"count": 100, "p50_s": 0.0005, "p99_s": 0.0005},
         {"count": 1, "p50_s": None, "p99_s": None},
         {"count": 0, "p50_s": None, "p99_s": None},

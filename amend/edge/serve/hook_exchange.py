@@ -6,10 +6,12 @@ Counts how each exchange ended, by agent, for whoever asks: a hook's socket or H
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from amend.core.metrics import Histogram
 from amend.edge.serve.direct import begin
 from amend.edge.serve.problems import OnBug
 
@@ -44,6 +46,7 @@ class TimelyExchange:
         answer_s: float = ANSWER_S,
     ) -> None:
         self.tallies = {agent: Tally() for agent in agents}
+        self.seconds = Histogram()  # by agent, whichever way it asked
         self._exchange = exchange
         self._on_bug = on_bug
         self._answer_s = answer_s
@@ -51,6 +54,12 @@ class TimelyExchange:
 
     async def exchange(self, agent: str, body: bytes) -> bytes:
         """Never raises for an agent of `tallies`. Costs no task where the answer is at hand."""
+        begun_s = time.perf_counter()
+        reply = await self._timely(agent, body)
+        self.seconds.observe(time.perf_counter() - begun_s, agent=agent)
+        return reply
+
+    async def _timely(self, agent: str, body: bytes) -> bytes:
         tally = self.tallies[agent]
         replies: list[bytes | None] = []  # of one; None: a bug
         task = begin(self._reply(agent, body, replies), asyncio.get_running_loop())
