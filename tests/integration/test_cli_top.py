@@ -235,7 +235,7 @@ def test_top_follows_changes_the_terminal_and_the_daemon() -> None:
             serve(fake, "c:1:3", HOSTILE, change())
             changed = shown.until(lambda text: "evil" in text)
             shown.resize(*LARGE)
-            large = shown.until(lambda text: "q ends it" in text)
+            large = shown.until(lambda text: "inotify" in text and "q ends it" in text)
         gone = shown.until(lambda text: "no answer" in text)
         with fake_daemon() as fake:
             serve(fake, "c:2:0", uptime_s=3.0)
