@@ -111,7 +111,8 @@ def works(amend: Path, base: Path) -> None:
 
     assert json.loads(got.stdout)["verdict"] == "fresh"
     assert run(amend, "--version") == f"amend {version}\n"
-    assert "plugin.json" in run(amend, "init", "--plugin", "--dry-run", project)
+    told = run(amend, "init", "--plugin", project).split("--plugin-dir ")[1]
+    assert (Path(told.splitlines()[0]) / ".claude-plugin/plugin.json").is_file()
 
 
 @pytest.mark.soak
