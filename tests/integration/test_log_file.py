@@ -1,10 +1,12 @@
 """The log's file: private, rotated, and never in anybody's way, whatever becomes of its disk."""
 
+import contextlib
 import json
 import os
 import pty
 import resource
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -15,10 +17,14 @@ from typing import Any
 
 import pytest
 
-from amend.daemon import log_file
+from amend.daemon import log_file, run
+from amend.daemon.answers import Answers
 from amend.daemon.log_events import EVENTS
 from amend.daemon.log_file import FILES, RETRY_S, LogFile, is_wanted, log_path
 from amend.daemon.logs import Log
+from amend.daemon.tending import Options, Tending
+from amend.edge import store
+from amend.edge.store_trees import TREES_SCHEMA
 from benchmarks.running import Daemon, git
 from tests.integration.test_daemon import eventually, make_repo
 
@@ -539,6 +545,38 @@ def test_under_the_journal_there_is_no_file(tmp_path: Path) -> None:
 
     assert ready["ok"]
     assert not kept_at(running).exists()
+
+
+def test_a_store_that_was_brought_up_to_date_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    with contextlib.closing(sqlite3.connect(tmp_path / "state/amend.db")) as db:
+        db.executescript(f"{store._SCHEMA}{TREES_SCHEMA}PRAGMA user_version=2;")
+
+    with Daemon(base=tmp_path) as running:
+        running.stop()
+        running.start()
+        told = running.log()
+
+    migrated = [line for line in told if line["event.name"] == "store_migrated"]
+    assert [(line["before"], line["after"]) for line in migrated] == [(2, store.SCHEMA_VERSION)]
+
+
+def test_a_mistake_and_a_failed_request_are_told_under_the_id_that_was_answered(
+    capfd: pytest.CaptureFixture[str], private_home: Path
+) -> None:
+    daemon = run.Daemon(os.environ)
+    with contextlib.closing(store.Store(":memory:")) as history:
+        tending = Tending(history, None, None, Options(), inline_bytes_max=None)
+        requested = daemon._requested(Answers(tending, "0"))
+
+    ids = {daemon._bug(KeyError("somebody's words")) for _ in range(3)}
+    requested("GET", "/v1/status", 200, 0.001)
+    requested("GET", "/v1/status", 500, 0.001)
+
+    bug, failed = (json.loads(line) for line in capfd.readouterr().err.splitlines())
+    assert {bug["id"]} == ids
+    assert "words" not in json.dumps(bug)
+    assert (failed["event.name"], failed["status"], failed["ms"]) == ("request_failed", 500, 1.0)
 
 
 if sys.platform != "linux":
