@@ -20,6 +20,7 @@ import uvloop
 
 from amend.daemon import run
 from amend.daemon.handover import Listening
+from amend.edge.serve.listening import accept_on
 from amend.edge.store import SCHEMA_VERSION, Store
 from amend.errors import Refused
 from benchmarks.running import Daemon
@@ -253,6 +254,24 @@ def test_where_nothing_can_be_run_any_more_no_socket_is_left(tmp_path: Path) -> 
     assert done.returncode == os.EX_TEMPFAIL  # a service manager starts it again
     assert f"amend: error: {gone}: No such file" in done.stderr.decode()
     assert os.listdir(sockets) == ["hooks"]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_server_that_closes_leaves_the_path_of_its_socket(run: Callable[..., None]) -> None:
+    """Loops of Python 3.13 and later remove it unless they are told not to."""
+    path = Path(os.environ["XDG_RUNTIME_DIR"]) / "s"
+
+    async def serve_and_close() -> None:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(str(path))
+        sock.listen()
+        server = await accept_on(sock, asyncio.Protocol, backlog=1)
+        server.close()
+        await asyncio.sleep(0)
+
+    run(serve_and_close())
+
+    assert path.exists()
 
 
 class Became(Exception):

@@ -20,6 +20,7 @@ from typing import Final
 from amend.edge.serve.direct import Deadlines, begin
 from amend.edge.serve.hook_exchange import TimelyExchange
 from amend.edge.serve.limits import HookStats, Limits
+from amend.edge.serve.listening import accept_on
 from amend.edge.serve.peer import peer_uid
 from amend.edge.serve.problems import from_json_bytes
 
@@ -196,10 +197,8 @@ class HookSockets:
         Again: accept there instead; connections that are open stay.
         """
         before = self._servers.get(agent)
-        self._servers[agent] = await asyncio.get_running_loop().create_unix_server(
-            lambda: Conversation(agent, self._shared),
-            sock=sock,
-            backlog=2 * self._limits.connections,
+        self._servers[agent] = await accept_on(
+            sock, lambda: Conversation(agent, self._shared), backlog=2 * self._limits.connections
         )
         if before is not None:
             before.close()

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 from amend.edge.serve.direct import DirectRoute
 from amend.edge.serve.hot import HOOK, LOOKUP, Front
 from amend.edge.serve.limits import Limits, Stats
+from amend.edge.serve.listening import accept_on
 from amend.edge.serve.problems import OnBug, Problem
 from amend.edge.serve.protocol import OnRequest, Protocol, Shared
 from amend.edge.serve.routes import build_app
@@ -76,9 +77,9 @@ class ApiServer:
         Again: accept there instead; connections that are open stay.
         """
         before = self._server
-        self._server = await asyncio.get_running_loop().create_unix_server(
+        self._server = await accept_on(
+            sock,
             lambda: Protocol(self._config, self._state, self._shared),
-            sock=sock,
             backlog=2 * self._limits.connections,
         )
         if before is not None:
