@@ -179,7 +179,7 @@ async def test_what_was_useful_comes_first(world: World) -> None:
 async def test_the_root_index_of_the_memory_tree_is_read(world: World) -> None:
     world.repository.write("memory/index.aicontext", "# memory\ndir: decisions/ | why\n")
     world.repository.write("memory/decisions/a.aicontext", "2026-01-01: a\n  - b\n")
-    await world.tending.sync()
+    await world.worktree.trees[0].refresh()
 
     text = await world.context(world.claude.session_start())
 

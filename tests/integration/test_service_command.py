@@ -375,12 +375,13 @@ def test_uninstall_takes_it_out_of_launchd(launchd: Programs, private_home: Path
 
 # -- logs ------------------------------------------------------------------------------------------
 
+# Of the collection: a run of all tests takes minutes.
 NOW = datetime.now(UTC)
 
 
 def log_line(event: str, level: str = "info", *, ago_s: float = 0, **facts: Any) -> str:
     document = {
-        "timestamp": (NOW - timedelta(seconds=ago_s)).isoformat().replace("+00:00", "Z"),
+        "timestamp": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat().replace("+00:00", "Z"),
         "severity_text": level.upper(),
         "severity_number": {"debug": 5, "info": 9, "warning": 13, "error": 17}[level],
         "event.name": event,
@@ -392,7 +393,7 @@ def log_line(event: str, level: str = "info", *, ago_s: float = 0, **facts: Any)
 
 
 def journal(*records: tuple[str, int]) -> str:
-    stamp = str(int(NOW.timestamp() * 1e6))
+    stamp = str(int(datetime.now(UTC).timestamp() * 1e6))
     return "".join(
         json.dumps({"MESSAGE": text, "PRIORITY": str(priority), "__REALTIME_TIMESTAMP": stamp})
         + "\n"
