@@ -381,7 +381,9 @@ NOW = datetime.now(UTC)
 
 def log_line(event: str, level: str = "info", *, ago_s: float = 0, **facts: Any) -> str:
     document = {
-        "timestamp": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat().replace("+00:00", "Z"),
+        "timestamp": (datetime.now(UTC) - timedelta(seconds=ago_s))
+        .isoformat()
+        .replace("+00:00", "Z"),
         "severity_text": level.upper(),
         "severity_number": {"debug": 5, "info": 9, "warning": 13, "error": 17}[level],
         "event.name": event,
