@@ -157,6 +157,9 @@ class _Live:
 
         from amend.cli.top_frame import frame
 
+        # Of the terminal itself: COLUMNS, where something has set it, follows no resize.
+        width, height = os.get_terminal_size(sys.stdout.fileno())
+        self._console.size = (width, height)
         size, is_ascii = self._console.size, self._console.options.ascii_only
         lines = frame(self._seen, size.width, size.height, is_ascii=is_ascii)
         live.update(Group(*lines), refresh=True)

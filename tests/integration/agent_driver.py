@@ -206,6 +206,7 @@ class Explored:
 
 def _done(doing: Sequence[Doing], root: Path, found: str | None) -> tuple[datetime, list[Step]]:
     """When it began, and the steps as they went. `found` None: it broke off."""
+    _wait_for_a_turn(root)
     began, begun_s = datetime.now(UTC), time.monotonic()
     steps = []
     for each in doing:
@@ -214,6 +215,18 @@ def _done(doing: Sequence[Doing], root: Path, found: str | None) -> tuple[dateti
     if found is not None:
         steps.append(say(found, at=time.monotonic() - begun_s))
     return began, steps
+
+
+def _wait_for_a_turn(root: Path) -> None:
+    """A model takes seconds from an edit to its next look. What is looked at in the same instant
+    as it is written cannot be told from what was written after the look."""
+    written = [
+        path.lstat().st_ctime_ns
+        for path in root.rglob("*")
+        if ".git" not in path.parts and path.is_file()
+    ]
+    while time.time_ns() < max(written, default=0) + 2 * RACY_NS:
+        time.sleep(RACY_NS / 1e10)
 
 
 # -- Claude Code -------------------------------------------------------------------------------

@@ -110,12 +110,11 @@ def children(pid: int) -> list[int]:
 
 def is_tied(pid: int) -> bool:
     """Whether the process holds a lifeline that the kernel ends it by."""
-    flags = (path.read_text().partition("flags:")[2].split()[0] for path in _fdinfo(pid))
-    return any(int(each, 8) & os.O_ASYNC for each in flags)
-
-
-def _fdinfo(pid: int) -> list[Path]:
-    return list(Path(f"/proc/{pid}/fdinfo").iterdir())
+    try:
+        told = [path.read_text() for path in Path(f"/proc/{pid}/fdinfo").iterdir()]
+    except OSError:  # it is about to become git, and closes what it does not hand on
+        return False
+    return any(int(each.partition("flags:")[2].split()[0], 8) & os.O_ASYNC for each in told)
 
 
 def is_running(pid: int) -> bool:
