@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from amend.edge.files.look import RACY_NS
 from tests.agent_exchanges import ClaudePlace, CodexPlace, Document, given_agent
 from tests.transcripts import (
     Step,
