@@ -276,9 +276,10 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(VERIFY_S - secrets.randbelow(int(VERIFY_JITTER_S))):
                     await self._lapsed.wait()
+            after_lapse = self._lapsed.is_set()
             self._lapsed.clear()
             begun_s = time.monotonic()
-            await tending.verify_everything()
+            await tending.verify_everything(forgets=not after_lapse)
             seconds = round(time.monotonic() - begun_s, 3)
             self._log.info("everything_verified", entries=_entries(tending), seconds=seconds)
 

@@ -539,10 +539,14 @@ class Tending:
                 return
             await asyncio.sleep(0.002)
 
-    async def verify_everything(self) -> None:
-        """The slow round: look at every source again, trusting no event and no stat."""
-        with self.store.transaction():
-            self.store.forget_old(datetime.now(UTC))
+    async def verify_everything(self, *, forgets: bool = True) -> None:
+        """The slow round: look at every source again, trusting no event and no stat.
+
+        Not `forgets`: what is old is kept, since the clock may be wrong about it.
+        """
+        if forgets:
+            with self.store.transaction():
+                self.store.forget_old(datetime.now(UTC))
         if self.watch is not None:
             self.watch.retry_unwatched()
         self.refresh_linked()

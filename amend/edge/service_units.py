@@ -84,7 +84,7 @@ TimeoutStartSec=60
 # A stop lets what is being answered take 2 s.
 TimeoutStopSec=10
 # amend pings at half of this, each time after a test of its watch.
-WatchdogSec=300
+WatchdogSec=100
 
 # 60 MB for 1,000 entries and 210 for 100,000; git runs beside it for seconds at a time.
 MemoryHigh=512M

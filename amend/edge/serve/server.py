@@ -98,8 +98,9 @@ class ApiServer:
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks), timeout=deadline_s)
         for left in list(shared.open):
-            left.reject(_STOPPING)
-            left.transport.close()
+            if not left.transport.is_closing():  # it was idle, and nobody waits
+                left.reject(_STOPPING)
+                left.transport.close()
         cut = list(self._state.tasks)
         for task in cut:
             task.cancel()
