@@ -77,7 +77,11 @@ def activated(
 def thousand_entries(repo: Repository) -> None:
     files = [f"src/f{number:03}.py" for number in range(500)]
     repo.commit("code", {file: f"{file}\n" for file in files} | {".gitignore": ".agent-cache.json"})
-    stamp = datetime.now(UTC).isoformat()  # a time to come would say nothing
+    # git knows seconds: of the next one it is certain, once that has come.
+    after_s = int(time.time()) + 1
+    while time.time() < after_s:
+        time.sleep(0.01)
+    stamp = datetime.fromtimestamp(after_s, UTC).isoformat()
     topics = {
         f"topic{number}": {
             "ts": stamp,
