@@ -7,6 +7,7 @@ even a test that forgets about it can touch a real cache, store, socket or git c
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -68,6 +69,10 @@ def _is_leaky(name: str) -> bool:
 
 for _name in [name for name in os.environ if _is_leaky(name)]:
     del os.environ[_name]
+
+# A run in the background of a script begins with Ctrl-C ignored, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.update(places(Path(NOWHERE), NOWHERE))
 
 
