@@ -18,13 +18,13 @@ import random
 import re
 import resource
 import signal
-import subprocess
 import sys
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,9 @@ from amend.edge.files.shared import SharedFile
 from amend.edge.store import Store
 from amend.edge.watch.interface import Key
 from amend.edge.watch.watcher import Watcher
+from tests.integration.stress_processes import result_of, start_process
+
+_start = partial(start_process, "memory_tree_stress")
 
 MODES: Final = ("rename", "inplace")
 INDEX: Final = "index.aicontext"
@@ -367,9 +370,9 @@ def run(
             amend.communicate()
             amend = _start("amend", str(directory), mode)
         (directory / "stop").touch()
-        wrote = json.loads(_result(writer, deadline_s))
-        read = json.loads(_result(reader, deadline_s))
-        counts = json.loads(_result(amend, deadline_s))
+        wrote = json.loads(result_of(writer, deadline_s))
+        read = json.loads(result_of(reader, deadline_s))
+        counts = json.loads(result_of(amend, deadline_s))
     finally:
         for process in (amend, reader, writer):
             if process.poll() is None:
@@ -377,18 +380,6 @@ def run(
             process.communicate()
     beside = sorted(path.name for path in tree.rglob("*") if ".amend-" in path.name)
     return Outcome(wrote.pop("wrong"), wrote, read, counts, beside)
-
-
-def _start(*words: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.integration.memory_tree_stress", *words]
-    root = Path(__file__).parents[2]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root)
-
-
-def _result(process: subprocess.Popen[bytes], deadline_s: float) -> bytes:
-    output, _ = process.communicate(timeout=max(1.0, deadline_s - time.monotonic()))
-    assert process.returncode == 0, f"{process.args!r} ended with {process.returncode}"
-    return output
 
 
 def _main(words: list[str]) -> None:

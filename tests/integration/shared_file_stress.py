@@ -17,10 +17,10 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,9 @@ from amend.edge.files import shared as shared_module
 from amend.edge.files.exchange import FileDoor
 from amend.edge.files.shared import SharedFile
 from amend.errors import DocumentInvalid
+from tests.integration.stress_processes import result_of, start_process
+
+_start = partial(start_process, "shared_file_stress")
 
 MODES: Final = ("rename", "inplace", "compare")
 
@@ -228,8 +231,8 @@ def run(
             amend.communicate()
             amend = _start("amend", str(directory))
         (directory / "stop").touch()
-        stats = json.loads(_result(amend, deadline_s))
-        seen = [json.loads(_result(writer, deadline_s)) for writer in writers]
+        stats = json.loads(result_of(amend, deadline_s))
+        seen = [json.loads(result_of(writer, deadline_s)) for writer in writers]
     finally:
         for process in (amend, *writers):
             if process.poll() is None:
@@ -254,18 +257,6 @@ def _outcome(
         beside=sorted(p.name for p in directory.iterdir() if ".amend-" in p.name),
         amend=counts,
     )
-
-
-def _start(*words: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.integration.shared_file_stress", *words]
-    root = Path(__file__).parents[2]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root)
-
-
-def _result(process: subprocess.Popen[bytes], deadline_s: float) -> bytes:
-    output, _ = process.communicate(timeout=max(1.0, deadline_s - time.monotonic()))
-    assert process.returncode == 0, f"{process.args!r} ended with {process.returncode}"
-    return output
 
 
 def _main(words: list[str]) -> None:
