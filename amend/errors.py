@@ -54,3 +54,10 @@ class Refused(AmendError):
 
 class Unavailable(AmendError):
     pass
+
+
+def reason_of(error: AmendError | OSError) -> str:
+    """What went wrong, in amend's words or in those of the system."""
+    if isinstance(error, AmendError):
+        return error.message
+    return (error.strerror or str(error)).lower()

@@ -14,7 +14,7 @@ import click
 
 from amend.cli.asking import absolute
 from amend.cli.show import clean
-from amend.errors import AmendError, NotFound, Unavailable
+from amend.errors import AmendError, NotFound, Unavailable, reason_of
 
 if TYPE_CHECKING:
     from amend.core.model import SiblingRule
@@ -131,6 +131,4 @@ def shown(path: bytes) -> str:
 
 
 def why(error: AmendError | OSError) -> str:
-    if isinstance(error, AmendError):
-        return clean(error.message)
-    return (error.strerror or str(error)).lower()
+    return clean(reason_of(error))

@@ -19,7 +19,7 @@ from amend.edge.files.beneath import DIRECTORY_FLAGS
 from amend.edge.files.exchange import Changed, FileDoor, Present
 from amend.edge.files.straight import make_directories
 from amend.edge.files.syscalls import rename_unless_taken
-from amend.errors import AmendError, Conflict, DocumentInvalid, Refused, Unavailable
+from amend.errors import AmendError, Conflict, DocumentInvalid, Refused, Unavailable, reason_of
 
 BACKUP: Final = ".amend-backup"
 
@@ -139,9 +139,9 @@ def _told(place: Place) -> Iterator[None]:
             hint="`--dry-run` shows what to change by hand",
         ) from error
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise Unavailable(
-            f"{place.shown}: {reason}", hint="it must be a file of yours, and its directory too"
+            f"{place.shown}: {reason_of(error)}",
+            hint="it must be a file of yours, and its directory too",
         ) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from amend.agents.install_trust import Trust, states_in, trust_of
 from amend.agents.installing import Target, api_socket, client_of, hook_socket
 from amend.cli.hooks_files import Place, read, users_place
-from amend.errors import AmendError
+from amend.errors import AmendError, reason_of
 from amend.formats.agent_settings import (
     OwnHook,
     are_hooks_disabled,
@@ -164,7 +164,7 @@ def socket_state(target: Target, runtime: str) -> str:
     except TimeoutError:
         return "takes the question and gives no answer"
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return reason_of(error)
     return "answers"
 
 

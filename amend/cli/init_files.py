@@ -15,7 +15,7 @@ from typing import Final
 from amend.edge.files.exchange import Changed, FileDoor
 from amend.edge.files.look import changed_at_ns, stat_key
 from amend.edge.files.shared import WATCH_S, SharedFile
-from amend.errors import DocumentInvalid, Refused, Unavailable
+from amend.errors import DocumentInvalid, Refused, Unavailable, reason_of
 from amend.formats.line_merge import merge
 
 # Whoever truncates and writes a file is done by then (`shared.SETTLE_S`); nobody wants to wait
@@ -67,7 +67,7 @@ def read(root: bytes, path: bytes) -> bytes | None:
         except Changed:
             continue
         except OSError as error:
-            said, hint = (error.strerror or str(error)).lower(), "it must be readable"
+            said, hint = reason_of(error), "it must be readable"
             break
         except Refused as error:
             said, hint = error.message, error.hint

@@ -20,7 +20,7 @@ from amend.edge.git.places import RepositoryPlaces, discover, discover_bare
 from amend.edge.git.run import GitFailed
 from amend.edge.git.trees import ignored_below, is_tracked
 from amend.edge.service import prepare_private_dir, state_dir
-from amend.errors import AmendError, NotFound, Refused, Unavailable
+from amend.errors import AmendError, NotFound, Refused, Unavailable, reason_of
 from amend.formats.agent_cache import FILE_NAME, TEMPLATE
 from amend.formats.aicontext import new_index
 from amend.formats.gitignore import says_ignored, with_line
@@ -237,7 +237,7 @@ class Init:
         if isinstance(error, AmendError):
             said, hint = error.message.removeprefix(f"{subject}: "), error.hint
         else:
-            said, hint = (error.strerror or str(error)).lower(), ""
+            said, hint = reason_of(error), ""
         if isinstance(error, GitFailed):
             hint = hint or "mend the repository, then try again"
         self._say(subject, Did.FAILED, said, hint)

@@ -17,7 +17,7 @@ from amend.cli import ui_daemon
 from amend.cli.client import Client
 from amend.cli.ui_guard import HOST, Guard, Refusal, Welcome
 from amend.daemon.workers import Workers
-from amend.errors import AmendError, Conflict, Unavailable
+from amend.errors import AmendError, Conflict, Unavailable, reason_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -169,9 +169,9 @@ def listen(port: int) -> socket.socket:
     try:
         return socket.create_server((HOST, port), backlog=64)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
         raise Conflict(
-            f"port {port} of {HOST} cannot be used: {why}", hint="leave --port out for a free one"
+            f"port {port} of {HOST} cannot be used: {reason_of(error)}",
+            hint="leave --port out for a free one",
         ) from None
 
 

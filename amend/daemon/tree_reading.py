@@ -26,7 +26,7 @@ from amend.core.model import path_bytes, path_text
 from amend.edge.files.beneath import TooLarge
 from amend.edge.files.look import RACY_NS, blob_hash, changed_at_ns, stat_key
 from amend.edge.files.straight import is_link, list_straight, read_straight
-from amend.errors import AmendError, Refused
+from amend.errors import AmendError, Refused, reason_of
 from amend.formats.aicontext import (
     parse_dictionary,
     parse_index,
@@ -99,7 +99,7 @@ def read_directory(
     try:
         names = list_straight(root, where)
     except (OSError, TooLarge) as error:
-        return ReadDirectory(path, {}, (), None, None, True, _said(error))
+        return ReadDirectory(path, {}, (), None, None, True, reason_of(error))
     if names is None:
         return None
     known: dict[str, ReadFile] = dict(before.notes) if before is not None else {}
@@ -136,17 +136,11 @@ def _read(root: bytes, path: bytes, name: str, before: ReadFile | None, now_ns: 
     try:
         data = read_straight(root, path, bytes_max=FILE_BYTES_MAX)
     except (OSError, AmendError) as error:
-        return ReadFile(stat, racy, b"", "", None, _said(error))
+        return ReadFile(stat, racy, b"", "", None, reason_of(error))
     if name != INDEX_NAME:
         return ReadFile(stat, racy, blob_hash(data), title_of(data), data)
     index = parse_index(data)
     return ReadFile(stat, racy, blob_hash(data), purpose_of(index), data, index.problem or "")
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, AmendError):
-        return error.message
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def read_tree(

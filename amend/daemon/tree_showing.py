@@ -31,7 +31,7 @@ from amend.daemon.tree_reading import (
 from amend.daemon.worktree import Worktree
 from amend.edge.files.beneath import TooLarge
 from amend.edge.files.straight import Named, is_link, list_straight, read_straight
-from amend.errors import AmendError, NotFound, Refused, RequestInvalid
+from amend.errors import AmendError, NotFound, Refused, RequestInvalid, reason_of
 
 # Near misses worth showing to whoever mistyped a path.
 NEAR_MAX: Final = 5
@@ -185,11 +185,8 @@ def with_dictionary(tree: TreeAt, files: Iterable[Read]) -> list[Read]:
 
 
 def _why(error: OSError | AmendError) -> str:
-    if isinstance(error, AmendError):
-        return error.message
-    if error.errno == errno.ELOOP:
-        return _LINKED
-    return (error.strerror or str(error)).lower()
+    is_linked = isinstance(error, OSError) and error.errno == errno.ELOOP
+    return _LINKED if is_linked else reason_of(error)
 
 
 # -- what a path names -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from amend.errors import Unavailable
+from amend.errors import Unavailable, reason_of
 
 # A start waits until amend is ready, for as long as the unit allows (60 s), and a stop before it.
 LIMIT_S: Final = 90.0
@@ -46,7 +46,7 @@ def run(words: Sequence[str], *, limit_s: float = LIMIT_S) -> Ran:
     except subprocess.TimeoutExpired:
         return Ran(124, "", f"{words[0]} did not end within {limit_s:.0f} s")
     except OSError as error:
-        return Ran(127, "", f"{words[0]}: {(error.strerror or str(error)).lower()}")
+        return Ran(127, "", f"{words[0]}: {reason_of(error)}")
     return Ran(
         done.returncode,
         done.stdout.decode("utf-8", "replace"),

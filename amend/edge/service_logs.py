@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from amend.errors import Unavailable
+from amend.errors import Unavailable, reason_of
 
 # Source: OpenTelemetry log data model, SeverityNumber; the journal's own are syslog's.
 SEVERITIES: Final = {"debug": 5, "info": 9, "warning": 13, "error": 17}
@@ -83,7 +83,7 @@ def from_journal(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
     except OSError as error:
-        raise Unavailable(f"journalctl: {(error.strerror or str(error)).lower()}") from error
+        raise Unavailable(f"journalctl: {reason_of(error)}") from error
     assert process.stdout is not None
     assert process.stderr is not None
     try:
@@ -150,7 +150,7 @@ def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise Unavailable(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise Unavailable(f"{path}: {reason_of(error)}") from error
 
 
 def _rotated(path: Path) -> list[Path]:

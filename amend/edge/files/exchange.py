@@ -47,7 +47,7 @@ from amend.edge.files.retained import (
     unlink,
     write_all,
 )
-from amend.errors import Refused
+from amend.errors import Refused, reason_of
 
 _TRIES: Final = 5
 _UNSUPPORTED_ERRNOS: Final = frozenset(
@@ -127,7 +127,7 @@ def why_not_writable(root: bytes, path: bytes) -> str | None:
     try:
         return _why_not(root, path, probe=True)
     except OSError as error:
-        return f"its directory cannot be written: {_words(error)}"
+        return f"its directory cannot be written: {reason_of(error)}"
 
 
 def _why_not(root: bytes, path: bytes, *, probe: bool) -> str | None:
@@ -141,7 +141,7 @@ def _why_not(root: bytes, path: bytes, *, probe: bool) -> str | None:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             return "a directory on the way to it is a symlink or no directory"
         if error.errno in (errno.ENOENT, errno.EACCES):
-            return f"its directory cannot be opened: {_words(error)}"
+            return f"its directory cannot be opened: {reason_of(error)}"
         raise
     try:
         return _why_not_in(dir_fd, name) or (_why_no_exchange(dir_fd) if probe else None)
@@ -464,7 +464,3 @@ def _copy_attributes(dir_fd: int, name: bytes, to_fd: int) -> None:
                 os.setxattr(to_fd, attribute, os.getxattr(fd, attribute))
     finally:
         os.close(fd)
-
-
-def _words(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

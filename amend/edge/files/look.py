@@ -39,7 +39,7 @@ from amend.edge.files.beneath import (
     open_straight,
     stat_beneath,
 )
-from amend.errors import Refused
+from amend.errors import Refused, reason_of
 
 # Kernels before 6.13 stamp files with a clock that steps every 4 ms (10 ms at HZ=100), so two
 # writes within a step look alike. Twice the slowest step.
@@ -228,7 +228,7 @@ def _words(error: OSError | ValueError) -> str:
         return "the path contains a NUL byte"
     if error.errno == errno.ELOOP:
         return "too many symlinks on the way, or a loop of them"
-    return (error.strerror or str(error)).lower()
+    return reason_of(error)
 
 
 def _observe_file(

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from amend.edge.files.exchange import Changed, Door, FileDoor, Held, Present, Staged
-from amend.errors import AmendError, DocumentInvalid
+from amend.errors import AmendError, DocumentInvalid, reason_of
 
 # A write through a descriptor that was opened before the exchange: agents that truncate and write
 # hold theirs for milliseconds, and 0.25 s lost none of 25,000 writes. The rest is margin for a disk
@@ -388,7 +388,7 @@ class SharedFile:
             self._retry_at_s = _NEVER
 
     def _failed(self, now_s: float, error: OSError) -> None:
-        self.last_error = (error.strerror or str(error)).lower()
+        self.last_error = reason_of(error)
         self._retry_at_s = now_s + min(RETRY_S_MAX, RETRY_S * 2.0**self._failures)
         self._failures = min(self._failures + 1, 16)
         self._look_for_leftovers = True  # a failure after the exchange leaves one
