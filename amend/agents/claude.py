@@ -21,6 +21,7 @@ from amend.agents.hook_json import (
     bounded,
     context_reply,
     deny_reply,
+    ended_in,
     event_of,
     object_in,
     objects_in,
@@ -86,7 +87,7 @@ class Claude:
             case "PostToolUseFailure":
                 return _after_failure(session, document)
             case "SubagentStop":
-                return _stopped(session, document)
+                return ended_in(session, document)
             case "StopFailure" if session.subagent is not None:
                 return ExplorationFailed(session, exploration=session.subagent)
             case _:
@@ -202,17 +203,3 @@ def _after_failure(session: Session, document: Mapping[str, object]) -> Question
     if text_in(document, "tool_name") not in _SPAWNING_TOOLS or not call:
         return None
     return ExplorationFailed(session, call=call)
-
-
-def _stopped(session: Session, document: Mapping[str, object]) -> Question | None:
-    # A compaction stops a subagent too, one without a type: its summary is no finding.
-    agent_type = text_in(document, "agent_type")
-    if session.subagent is None or not agent_type:
-        return None
-    return ExplorationEnded(
-        session,
-        exploration=session.subagent,
-        agent_type=agent_type,
-        text=text_in(document, "last_assistant_message"),
-        transcript=text_in(document, "agent_transcript_path"),
-    )

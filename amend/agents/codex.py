@@ -24,6 +24,7 @@ from amend.agents.hook_json import (
     SESSION_START,
     context_reply,
     deny_reply,
+    ended_in,
     event_of,
     object_in,
     objects_in,
@@ -32,7 +33,6 @@ from amend.agents.hook_json import (
 )
 from amend.core.agent import (
     Answer,
-    ExplorationEnded,
     ExplorationLaunched,
     ExplorationStarting,
     FilesEdited,
@@ -84,7 +84,7 @@ class Codex:
             case "PostToolUse":
                 return _after_tool(session, document)
             case "SubagentStop":
-                return _stopped(session, document)
+                return ended_in(session, document)
             case _:
                 return None
 
@@ -162,16 +162,3 @@ def _started(document: Mapping[str, object]) -> str:
     except (ValueError, RecursionError):
         return ""
     return text_in(parsed, "agent_id") if isinstance(parsed, dict) else ""
-
-
-def _stopped(session: Session, document: Mapping[str, object]) -> Question | None:
-    agent_type = text_in(document, "agent_type")
-    if session.subagent is None or not agent_type:
-        return None
-    return ExplorationEnded(
-        session,
-        exploration=session.subagent,
-        agent_type=agent_type,
-        text=text_in(document, "last_assistant_message"),
-        transcript=text_in(document, "agent_transcript_path"),
-    )

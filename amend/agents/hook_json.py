@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from amend.core.agent import Session
+from amend.core.agent import ExplorationEnded, Session
 from amend.errors import DocumentInvalid
 
 # Both agents take 10,000 characters of a hook whole and show a preview of anything longer. This
@@ -62,6 +62,20 @@ def session_of(document: Mapping[str, object], agent: str) -> Session:
         id=_required(document, agent, "session_id"),
         directory=directory,
         subagent=text_in(document, "agent_id") or None,
+    )
+
+
+def ended_in(session: Session, document: Mapping[str, object]) -> ExplorationEnded | None:
+    """What a SubagentStop tells. None without a type: a compaction's summary is no finding."""
+    agent_type = text_in(document, "agent_type")
+    if session.subagent is None or not agent_type:
+        return None
+    return ExplorationEnded(
+        session,
+        exploration=session.subagent,
+        agent_type=agent_type,
+        text=text_in(document, "last_assistant_message"),
+        transcript=text_in(document, "agent_transcript_path"),
     )
 
 

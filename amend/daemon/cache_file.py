@@ -15,6 +15,7 @@ from typing import Final
 from amend.core import policy
 from amend.core.model import Place
 from amend.core.policy import Held, OnStale, PutBack, Remove, prunable, wanted_edits
+from amend.daemon.lock_wait import LockWait
 from amend.daemon.memory import Known, Memory
 from amend.edge.files.beneath import read_file
 from amend.edge.files.look import RACY_NS, changed_at_ns, stat_key
@@ -24,9 +25,7 @@ from amend.errors import AmendError, DocumentInvalid
 from amend.formats.agent_cache import FILE_NAME, TEMPLATE, Edit, Put, apply, merge, parse
 from amend.formats.json_text import DOCUMENT_BYTES_MAX
 
-# While git rewrites the worktree nothing is written; a lock that a crash left is waited for no
-# longer than this (one stood for 28 minutes, research/watching.md section 5).
-GIT_WAIT_S: Final = 5.0
+# While git rewrites the worktree nothing is written.
 GIT_POLL_S: Final = 0.1
 
 # A verdict that flips back within this costs no write; one that keeps flipping is written at last.
@@ -58,8 +57,7 @@ class CacheFile:
         self._store = store
         self.on_stale = on_stale
         self._write_tracked = write_tracked
-        self._is_busy = is_busy
-        self._busy_since_s: float | None = None
+        self._lock_wait = LockWait(is_busy)
         self._stat: bytes | None = None
         self._racy = False
         self._digest: bytes | None = None  # digest of the bytes; None: there was no file
@@ -204,13 +202,9 @@ class CacheFile:
         now_s = self._loop.time()
         if self.tracked is None:
             return  # `set_tracked` asks again
-        if self._is_busy():
-            self._busy_since_s = self._busy_since_s or now_s
-            if now_s - self._busy_since_s < GIT_WAIT_S:
-                self._schedule(GIT_POLL_S)
-                return
-        else:
-            self._busy_since_s = None
+        if self._lock_wait.lasts(now_s):
+            self._schedule(GIT_POLL_S)
+            return
         due_s = self.shared.step(now_s)
         if due_s is not None:
             self._schedule(max(0.0, due_s - now_s))

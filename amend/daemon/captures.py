@@ -125,6 +125,10 @@ class _Finding:
         return f"{self.description}\n{self.prompt}".strip()[:QUESTION_CHARS_MAX]
 
     @property
+    def asked(self) -> bytes:
+        return digest_of(self.description, self.prompt)
+
+    @property
     def task(self) -> str:
         lines = (self.description or self.prompt).strip().splitlines()
         return lines[0][:TASK_CHARS_MAX] if lines else ""
@@ -434,8 +438,7 @@ class Captures:
         before = self._tending.store.hooks.exploration(said.session.agent, said.exploration)
         if before is not None and before[0] == worktree.id:
             return before[1]
-        asked = digest_of(finding.description, finding.prompt)
-        same = self._tending.store.hooks.found_by(worktree.id, asked)
+        same = self._tending.store.hooks.found_by(worktree.id, finding.asked)
         if same is not None and same.kind is Kind.TOPIC:
             return same
         matching = entry_for(finding.task, ranked)
@@ -457,7 +460,7 @@ class Captures:
             repo=worktree.id,
             name=name,
             version=version,
-            asked=digest_of(finding.description, finding.prompt),
+            asked=finding.asked,
             task=finding.task,
             tokens=explored.tokens.total,
             seconds=max(0.0, seconds),

@@ -11,7 +11,7 @@ exploration has ended.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -121,8 +121,6 @@ class Hooks:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
-        self.exchanges: dict[str, int] = {}  # by agent
-        self.answered: dict[str, int] = {}  # by what was said
         self.failed = 0  # hook input that is none, or too slow to answer
         self._tending = tending
         self._answers = answers
@@ -134,7 +132,6 @@ class Hooks:
 
     async def exchange(self, agent: str, body: bytes) -> bytes:
         """The reply to a hook's input, b"" for none."""
-        self.exchanges[agent] = self.exchanges.get(agent, 0) + 1
         try:
             document = orjson.loads(body)
             if not isinstance(document, dict):
@@ -202,7 +199,7 @@ class Hooks:
             if (judgement := await memory.answer(each)).verdict is Verdict.STALE
         ]
         index = worktree.trees[0].root_lines() if worktree.trees else ()
-        return self._said("session", Answer(context=session_text(fresh, rest, stale, index)))
+        return Answer(context=session_text(fresh, rest, stale, index))
 
     async def _most_useful(
         self, worktree: Worktree, known: Iterable[Known]
@@ -241,11 +238,11 @@ class Hooks:
                 continue
             if (match.name, version.id) not in told:
                 matching.append((self._finding(known, judgement), version.id))
-        undermined = await self._undermined(here, worktree)
+        undermined = await self._undermined(here, worktree, {name for name, _ in told})
         self._in_time(until_s)
         now = self._now()
         if not matching and not undermined:
-            return self._said("prompt", NOTHING)
+            return NOTHING
         with self._tending.store.transaction(durable=False):
             shown = [(finding.name, version) for finding, version in matching]
             self._records.tell(here, shown, Told.SHOWN, now)
@@ -258,11 +255,12 @@ class Hooks:
             [finding for finding, _ in undermined],
             self._checked(worktree),
         )
-        return self._said("prompt", Answer(context=text))
+        return Answer(context=text)
 
-    async def _undermined(self, here: SessionAt, worktree: Worktree) -> list[tuple[Finding, int]]:
+    async def _undermined(
+        self, here: SessionAt, worktree: Worktree, shown: Set[EntryName]
+    ) -> list[tuple[Finding, int]]:
         """What the session was told and then made untrue, and was not told of yet."""
-        shown = {name for name, _ in self._records.told(here, Told.SHOWN, Told.INSTEAD)}
         done = self._records.told(here, Told.RECONCILED)
         found = []
         for name, version in self._records.told(here, Told.UNDERMINED) - done:
@@ -286,7 +284,7 @@ class Hooks:
             answer = await self._known_of(question, worktree, until_s)
         if not answer.instead:
             self._captures.starting(question)
-        return self._said("exploration", answer)
+        return answer
 
     async def _known_of(
         self, question: ExplorationStarting, worktree: Worktree, until_s: float
@@ -295,31 +293,27 @@ class Hooks:
         match = await self._match(question, worktree)
         known = worktree.memory.known(match.name) if match is not None else None
         if match is None or known is None:
-            self._use(here, Use.MISS, None, 0, now)
+            self._use(here, Use.MISS, None, now)
             return NOTHING
         judgement = await worktree.memory.answer(known)
         self._in_time(until_s)
         version, checked = judgement.version, self._checked(worktree)
         if version is None:
             return NOTHING
-        finding = self._finding(known, judgement, whole=True)
-        cost = self._records.cost(worktree.id, match.name) or 0
-        if judgement.verdict is Verdict.FRESH:
-            answering = match.is_confident and self.settings.explore is Explore.ANSWER
-            if answering and self._was_answered(here, match.name):
+        told = match.name, version.id
+        is_fresh = judgement.verdict is Verdict.FRESH
+        if is_fresh and match.is_confident and self.settings.explore is Explore.ANSWER:
+            if self._was_answered(here, match.name):
                 return NOTHING  # asked once more: it runs
-            if answering:
-                with self._tending.store.transaction(durable=False):
-                    told = [(match.name, version.id)]
-                    self._records.tell(here, told, Told.INSTEAD, now)
-                    self._records.add_use(here, Use.HIT, match.name, cost, now)
-                return Answer(instead=instead_text(finding, checked))
-            self._use(here, Use.HEAD_START, (match.name, version.id), 0, now)
-            return self._told(head_start_text(finding, checked))
-        self._use(here, Use.STALE, (match.name, version.id), 0, now)
-        if _is_true_in_part(judgement):
-            return self._told(head_start_text(finding, checked))
-        return NOTHING
+            finding = self._finding(known, judgement, whole=True)
+            cost = self._records.cost(worktree.id, match.name) or 0
+            self._use(here, Use.HIT, told, now, tokens=cost)
+            return Answer(instead=instead_text(finding, checked))
+        self._use(here, Use.HEAD_START if is_fresh else Use.STALE, told, now)
+        if not is_fresh and not _is_true_in_part(judgement):
+            return NOTHING
+        finding = self._finding(known, judgement, whole=True)
+        return self._told(head_start_text(finding, checked))
 
     async def _match(self, question: ExplorationStarting, worktree: Worktree) -> Match | None:
         """What the task is clearly about: what it found the last time, or what fits its words."""
@@ -343,13 +337,16 @@ class Hooks:
         here: SessionAt,
         what: Use,
         told: tuple[EntryName, int] | None,
-        tokens: int,
         now: datetime,
+        *,
+        tokens: int = 0,
     ) -> None:
+        """Note what became of an exploration, and of what the session was told with that."""
+        how = Told.INSTEAD if what is Use.HIT else Told.SHOWN
         with self._tending.store.transaction(durable=False):
             self._records.add_use(here, what, told[0] if told else None, tokens, now)
             if told is not None:
-                self._records.tell(here, [told], Told.SHOWN, now)
+                self._records.tell(here, [told], how, now)
 
     # -- edits -----------------------------------------------------------------------------------
 
@@ -406,26 +403,6 @@ class Hooks:
 
     def _checked(self, worktree: Worktree) -> Checked:
         return Checked(self._now(), worktree.head.oid or "")
-
-    def _said(self, event: str, answer: Answer) -> Answer:
-        kinds = {
-            "instead": answer.instead,
-            "head_start": answer.head_start,
-            "context": answer.context,
-        }
-        said = next((kind for kind, text in kinds.items() if text), "nothing")
-        key = f"{event}_{said}"
-        self.answered[key] = self.answered.get(key, 0) + 1
-        return answer
-
-    def figures(self) -> Mapping[str, object]:
-        """Of this daemon's life; `uses` of the ledger's."""
-        return {
-            "exchanges": dict(self.exchanges),
-            "answered": dict(self.answered),
-            "failed": self.failed,
-            "uses": self._records.totals(),
-        }
 
 
 def _at(session: Session, worktree: Worktree) -> SessionAt:

@@ -19,6 +19,7 @@ from typing import Final
 from amend.core.aicontext import INDEX_NAME, LISTS, SUFFIX, Noted
 from amend.core.model import path_text
 from amend.core.notes import joined, merged
+from amend.daemon.lock_wait import LockWait
 from amend.daemon.notes import Notes
 from amend.daemon.tree_indexes import Indexes
 from amend.daemon.tree_reading import (
@@ -42,7 +43,7 @@ from amend.edge.git.trees import ignored_below
 from amend.edge.store import Store
 from amend.edge.store_trees import NoteRow
 from amend.edge.watch.interface import Watch
-from amend.errors import AmendError, DocumentInvalid, Refused
+from amend.errors import AmendError, DocumentInvalid, Refused, reason_of
 from amend.formats.aicontext import (
     note_bytes,
     noted,
@@ -63,8 +64,7 @@ LEARNT_AT_ONCE: Final = 16
 # So many rows are saved at once, at some 10 µs each.
 SAVED_AT_ONCE: Final = 100
 
-# A lock that a crash left is waited for no longer than this (research/watching.md section 5).
-GIT_WAIT_S: Final = 5.0
+# How soon to look again whether git is done.
 GIT_POLL_S: Final = 0.1
 
 
@@ -123,7 +123,7 @@ class MemoryTree:
         self._timer: asyncio.Handle | None = None
         self._task: asyncio.Task[None] | None = None
         self._asked_since_s: float | None = None
-        self._locked_since_s: float | None = None
+        self._lock_wait = LockWait(self._is_locked)
         self._problem: str | None = None
         self.ignored: frozenset[bytes] = frozenset()  # root-relative
         self.on_failed: Callable[[bytes, BaseException], None] = lambda root, error: None
@@ -204,20 +204,12 @@ class MemoryTree:
         if self._task is not None and not self._task.done():
             self._timer = self._loop.call_later(GIT_POLL_S, self._due)
             return
-        if self._waits_for_lock():
+        if self._lock_wait.lasts(self._loop.time()):
             self._timer = self._loop.call_later(GIT_POLL_S, self._due)
             return
         self._asked_since_s = None
         self._task = self._loop.create_task(self._in_background())
         self._task.add_done_callback(self._ended)
-
-    def _waits_for_lock(self) -> bool:
-        assert self._loop is not None
-        if not self._is_locked():
-            self._locked_since_s = None
-            return False
-        self._locked_since_s = self._locked_since_s or self._loop.time()
-        return self._loop.time() < self._locked_since_s + GIT_WAIT_S
 
     def _is_locked(self) -> bool:
         return self._places is not None and is_locked(self._places)
@@ -309,13 +301,12 @@ class MemoryTree:
             except FileNotFoundError:
                 present = None
             except OSError as error:
-                raise Refused(f"{path_text(where)}: {(error.strerror or '').lower()}") from error
+                raise Refused(f"{path_text(where)}: {reason_of(error)}") from error
             planned(present)  # what is wrong with the request is told before anything is written
             make_directories(self.root, below(self.path, category))
             await self._indexes.write_one(path, planned)
             self._is_known = True
-            if self._dirty is not None:
-                self._dirty |= {"", *_with_ancestors(category)}
+            self._look_again_at("", *_with_ancestors(category))
             await self._learn()
             if self._notes is not None:
                 data = read_straight(self.root, where, bytes_max=FILE_BYTES_MAX)
@@ -374,7 +365,7 @@ class MemoryTree:
             except Refused as error:
                 self._problem, found = error.message, {}
             except OSError as error:
-                self._problem = f"{path_text(self.path)}: {(error.strerror or str(error)).lower()}"
+                self._problem = f"{path_text(self.path)}: {reason_of(error)}"
                 return
             with _kept() if self._is_first else contextlib.nullcontext():
                 await self._take(before, found)

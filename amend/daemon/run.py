@@ -107,7 +107,6 @@ class Daemon:
         self._lapsed = asyncio.Event()  # everything is to be looked at again, soon
         self._hands_over = False
         self._kept: list[Listening] = []  # for the next daemon, when this one has ended
-        self._before_migration: tuple[int, int] | None = None  # see `_copies`
 
     async def run(self) -> None:
         """Serve until a signal says stop. Raises `AmendError` when it cannot start."""
@@ -124,10 +123,8 @@ class Daemon:
         self.config = read_config(self.env)  # a bad one at the start is an error, not a surprise
         lock = DaemonLock(self.runtime)
         try:
-            copies = _copies(self.state)
             store = Store(str(self.state / STORE))
             try:
-                self._before_migration = next(iter(_copies(self.state) - copies), None)
                 await self._serve(lock, store)
             finally:
                 store.close()
@@ -157,9 +154,8 @@ class Daemon:
         tending.on_failed = lambda root, error: self._tending_failed(answers, root, error)
         for problem in store.problems:
             self._log.warning("store_replaced", detail=problem)
-        if self._before_migration is not None:
-            before = self._before_migration[0]
-            self._log.info("store_migrated", before=before, after=SCHEMA_VERSION)
+        if store.migrated_from is not None:
+            self._log.info("store_migrated", before=store.migrated_from, after=SCHEMA_VERSION)
         # What is brought in stays: looking through it for garbage would cost a third of a start.
         gc.collect()
         gc.disable()
@@ -403,16 +399,6 @@ class Daemon:
         name = bug_id(error)
         self._log.error("bug", id=name, error=error)
         return name
-
-
-def _copies(state: Path) -> set[tuple[int, int]]:
-    """Of stores that an older amend could still open, kept by each migration: schema and inode."""
-    found = set()
-    for path in state.glob(f"{STORE}.schema-*"):
-        number = path.name.rpartition("-")[2]
-        if number.isdecimal():
-            found.add((int(number), path.stat().st_ino))
-    return found
 
 
 def _entries(tending: Tending) -> int:

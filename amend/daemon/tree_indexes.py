@@ -9,7 +9,6 @@ amend derived is remembered before it is written.
 
 import asyncio
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
@@ -324,8 +323,7 @@ def _part_of(retain_dir: bytes | None, target: bytes) -> bytes | None:
     all that is there, and 500 indexes leave 2,500 versions."""
     if retain_dir is None:
         return None
-    part = hashlib.sha1(target, usedforsecurity=False).hexdigest()[:2]
-    return retain_dir + b"/" + part.encode()
+    return retain_dir + b"/" + tag_of(target)[:2]
 
 
 def _said_of(read: ReadDirectory, name: str) -> str | None:

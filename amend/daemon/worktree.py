@@ -21,6 +21,7 @@ from amend.daemon.asking import Asking, Whereabouts
 from amend.daemon.cache_file import CacheFile
 from amend.daemon.contracts import Contracts
 from amend.daemon.finding import Finder
+from amend.daemon.lock_wait import LockWait
 from amend.daemon.memory import Memory, finish_large
 from amend.daemon.memory_tree import MemoryTree
 from amend.daemon.siblings import Sibling
@@ -42,10 +43,6 @@ from amend.formats.agent_cache import FILE_NAME
 
 # git is asked once the mark has reached whoever listens: its worker would take their turn.
 GIT_AFTER_S: Final = 0.01
-
-# Nor while git rewrites the worktree; a lock that a crash left is waited for no longer than this
-# (one stood for 28 minutes, research/watching.md section 5).
-GIT_WAIT_S: Final = 5.0
 
 
 class Signal(Enum):
@@ -110,7 +107,7 @@ class Worktree:
         self._asking = Asking(memory, self._whereabouts)
         self._tracked_asked = False
         self._busy = False
-        self._busy_since_s: float | None = None
+        self._lock_wait = LockWait(lambda: self.is_rewritten)
         memory.on_changed = self._memory_changed
         memory.on_behind = self._wake.set
         if places is None:
@@ -276,12 +273,8 @@ class Worktree:
         """Return when marks have gone out and git is not rewriting the worktree."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(GIT_AFTER_S)
-        self._busy_since_s = self._busy_since_s or loop.time()
-        until_s = self._busy_since_s + GIT_WAIT_S
-        while self.is_rewritten and loop.time() < until_s:  # noqa: ASYNC110 - a file has no event
+        while self._lock_wait.lasts(loop.time()):  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(GIT_AFTER_S)
-        if not self.is_rewritten:
-            self._busy_since_s = None
 
     @property
     def is_rewritten(self) -> bool:

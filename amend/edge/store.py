@@ -161,6 +161,7 @@ class Store:
         """`path` may be ":memory:". `Refused`: a newer schema. `Unavailable`: the disk says no."""
         self.path = path
         self.problems: list[str] = []
+        self.migrated_from: int | None = None  # the schema it had, where it was taken forward
         self._prints: dict[Fingerprint, Fingerprint] = {}
         self._db = self._open_sound()
         self.trees = TreeRecords(self._db)
@@ -219,6 +220,7 @@ class Store:
                 os.unlink(kept)
             db.execute("VACUUM INTO ?", (kept,))
             os.chmod(kept, 0o600)
+            self.migrated_from = version
         steps = "".join(step for to, step in _STEPS.items() if to > version)
         first = _SCHEMA if version == 0 else ""
         db.executescript(
